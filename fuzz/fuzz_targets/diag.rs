@@ -1,14 +1,14 @@
 #![no_main]
 //! Netlink answers about sockets: the first byte chooses the table, the rest is the datagram.
 
-use fdguard_probe::parse::diag::{Table, read_datagram};
+use fdguard_probe::parse::diag::{DiagTable, read_datagram};
 
 const TABLES: [Table; 5] = [
-    Table::Unix,
-    Table::Tcp4,
-    Table::Tcp6,
-    Table::Udp4,
-    Table::Udp6,
+    DiagTable::Unix,
+    DiagTable::Tcp4,
+    DiagTable::Tcp6,
+    DiagTable::Udp4,
+    DiagTable::Udp6,
 ];
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -9,7 +9,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         return;
     };
     for snapshot in snapshots {
-        let summary = Summary::of(&snapshot);
+        let summary = Summary::summarize(&snapshot);
         let document = SnapshotDocument::new(&snapshot, &summary);
         let written = serde_json::to_vec(&document).expect("a document can be written");
         let again = read(&written).expect("our own document can be read");

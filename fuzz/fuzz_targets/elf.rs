@@ -3,10 +3,10 @@
 
 use std::io::Cursor;
 
-use fdguard_probe::parse::elf::Object;
+use fdguard_probe::parse::elf::ElfObject;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut budget = 1 << 20;
-    let _ = Object::read(Cursor::new(bytes), &mut budget);
+    let _ = ElfObject::read(Cursor::new(bytes), &mut budget);
     assert!(budget <= 1 << 20);
 });

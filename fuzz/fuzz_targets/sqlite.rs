@@ -4,13 +4,13 @@
 
 use fdguard_core::lint::Severity;
 use fdguard_files::heal::rebuild;
-use fdguard_files::sqlite::judge::Image;
-use fdguard_files::sqlite::{Header, Journal, Shm, Wal, header};
+use fdguard_files::sqlite::judge::DatabaseImage;
+use fdguard_files::sqlite::{DatabaseHeader, Journal, Shm, Wal, header};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (wal, page) = Wal::read(bytes);
     assert!(wal.committed_frames <= wal.valid_frames);
-    let image = Image {
+    let image = DatabaseImage {
         size: bytes.len() as u64,
         first: bytes.iter().take(65_536).copied().collect(),
         wal_first: bytes.iter().take(64).copied().collect(),
@@ -18,7 +18,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         wal: Some(wal),
         shm: Shm::read(bytes, bytes.len() as u64),
         journal: Some(Journal::read(bytes, bytes.len() as u64)),
-        ..Image::default()
+        ..DatabaseImage::default()
     };
     let found = image.judge();
     let is_sound = found.iter().all(|one| one.severity < Severity::Critical);
@@ -28,7 +28,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         Some(bytes.get(from..from + size as usize)?.to_vec())
     };
     for candidate in rebuild::candidates(&image, &mut page).unwrap_or_default() {
-        let header = Header::read(&candidate.bytes).expect("a hundred bytes");
+        let header = DatabaseHeader::read(&candidate.bytes).expect("a hundred bytes");
         assert!(header.magic && header.page_size == Some(candidate.page_size));
     }
 });

@@ -1,10 +1,10 @@
 #![no_main]
 //! `/proc/PID/stat`: the command stands in parentheses, whatever it holds.
 
-use fdguard_probe::parse::stat::Stat;
+use fdguard_probe::parse::stat::ProcStat;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Some(stat) = Stat::parse(bytes) {
+    if let Some(stat) = ProcStat::parse(bytes) {
         let shown = [b"(", stat.comm, b")"].concat();
         assert!(bytes.windows(shown.len()).any(|part| part == shown));
         let _ = stat.is_zombie();

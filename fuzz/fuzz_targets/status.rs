@@ -1,10 +1,10 @@
 #![no_main]
 //! `/proc/PID/status`.
 
-use fdguard_probe::parse::status::Status;
+use fdguard_probe::parse::status::ProcStatus;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let status = Status::parse(bytes);
+    let status = ProcStatus::parse(bytes);
     assert!(status.name.len() <= bytes.len());
-    assert_eq!(status, Status::parse(bytes));
+    assert_eq!(status, ProcStatus::parse(bytes));
 });
