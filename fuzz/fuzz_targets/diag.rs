@@ -3,7 +3,7 @@
 
 use fdguard_probe::parse::diag::{DiagTable, read_datagram};
 
-const TABLES: [Table; 5] = [
+const TABLES: [DiagTable; 5] = [
     DiagTable::Unix,
     DiagTable::Tcp4,
     DiagTable::Tcp6,
