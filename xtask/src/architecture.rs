@@ -8,7 +8,8 @@ use anyhow::Context as _;
 
 use crate::borders::Complaint;
 use crate::markdown::{self, Row};
-use crate::{glossary, source};
+use crate::width::WIDTH;
+use crate::{glossary, names, source};
 
 /// The page with the crates, the arrows and the counts.
 const PAGE: &str = "ARCHITECTURE.md";
@@ -21,7 +22,6 @@ const PAGES: [&str; 5] = [
     "docs/design/words.md",
 ];
 const MOST_LINES: usize = 250;
-const MOST_COLUMNS: usize = 100;
 /// Matches any name in a path: `core/lint/NAME.rs`.
 const ANY_NAME: &str = "NAME";
 
@@ -177,8 +177,8 @@ fn size(page: &str, text: &str) -> Vec<Complaint> {
     }
     for (at, line) in text.lines().enumerate() {
         let columns = line.chars().count();
-        if columns > MOST_COLUMNS {
-            let text = format!("{columns} columns: at most {MOST_COLUMNS}");
+        if columns > WIDTH {
+            let text = format!("{columns} columns: at most {WIDTH}");
             complaints.push(Complaint::new(page, at + 1, text));
         }
     }
@@ -277,22 +277,10 @@ pub(crate) fn humps(word: &str) -> usize {
 
 /// Every type that a source file defines, tests apart.
 fn type_names(sources: &[(PathBuf, String)]) -> BTreeSet<&str> {
-    let mut names = BTreeSet::new();
-    for (file, code) in sources {
-        if !file.components().any(|part| part.as_os_str() == "src") {
-            continue;
-        }
-        for keyword in ["struct", "enum", "trait", "type", "union"] {
-            let found = source::whole_words(code, keyword).map(|at| &code[at + keyword.len()..]);
-            let named = found.filter_map(|rest| {
-                let rest = rest.strip_prefix(' ')?;
-                let end = rest.find(|c| !source::in_word(c)).unwrap_or(rest.len());
-                Some(&rest[..end])
-            });
-            names.extend(named);
-        }
-    }
-    names
+    let is_source = |file: &Path| file.components().any(|part| part.as_os_str() == "src");
+    let sources = sources.iter().filter(|(file, _)| is_source(file));
+    let types = sources.flat_map(|(_, code)| names::definitions(code));
+    types.map(|found| found.name).collect()
 }
 
 /// Decisions that a page refers to and that do not exist.

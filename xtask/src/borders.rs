@@ -91,9 +91,6 @@ const RULES: Rules = Rules {
         "crates/fdguard-core/src/lib.rs",
         "crates/fdguard-wire/src/lib.rs",
     ],
-    names_exist_once: true,
-    no_participles: true,
-    lines_are_narrow: true,
     may_be_unsafe: &[
         "crates/fdguard-files/src/sys.rs",
         "crates/fdguard-host/src/watched_tree.rs",
@@ -180,12 +177,6 @@ struct Rules {
     impure: &'static [&'static str],
     /// Files that must forbid unsafe code for their crate.
     forbid_unsafe: &'static [&'static str],
-    /// Whether a public type name may exist only once: `names.rs` has the exceptions.
-    names_exist_once: bool,
-    /// Whether a bare participle is refused as the name of a type or a module.
-    no_participles: bool,
-    /// Whether comments and Markdown must keep to the width of `width.rs`.
-    lines_are_narrow: bool,
     /// The only files with unsafe blocks; CONTRIBUTING.md lists them.
     may_be_unsafe: &'static [&'static str],
 }
@@ -237,9 +228,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let tests = test_files(&sources);
     for (file, code) in &sources {
         complaints.extend(unsafe_blocks(file, code));
-        if RULES.no_participles {
-            complaints.extend(names::participles(&NAMES, file, code));
-        }
+        complaints.extend(names::participles(&NAMES, file, code));
         let is_pure = RULES
             .pure
             .iter()
@@ -256,12 +245,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         }
     }
     complaints.extend(architecture::check(root, &sources, &RULES.design())?);
-    if RULES.names_exist_once {
-        complaints.extend(names::duplicates(&NAMES, &sources, &tests));
-    }
-    if RULES.lines_are_narrow {
-        complaints.extend(width::check(root)?);
-    }
+    complaints.extend(names::duplicates(&NAMES, &sources, &tests));
+    complaints.extend(width::check(root)?);
     Ok(complaints.iter().map(Complaint::to_string).collect())
 }
 

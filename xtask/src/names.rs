@@ -31,8 +31,8 @@ pub(crate) struct Names {
 
 /// Where a type is defined.
 #[derive(Debug, PartialEq, Eq)]
-struct Definition<'a> {
-    name: &'a str,
+pub(crate) struct Definition<'a> {
+    pub(crate) name: &'a str,
     at: usize,
     is_pub: bool,
 }
@@ -120,7 +120,7 @@ fn module_name(file: &Path) -> Option<&str> {
 }
 
 /// Every type that is defined in the code.
-fn definitions(code: &str) -> Vec<Definition<'_>> {
+pub(crate) fn definitions(code: &str) -> Vec<Definition<'_>> {
     let keywords = ["struct", "enum", "trait", "type", "union"];
     let mut found = Vec::new();
     for keyword in keywords {
