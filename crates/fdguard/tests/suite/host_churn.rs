@@ -81,12 +81,10 @@ struct Open {
 
 /// Opens a session. A host that is full of abandoned sessions is asked again until one has ended.
 fn open(hosted: &Hosted, spec: &Value) -> Open {
-    let mut body = spec.clone();
-    body["ready_within_ms"] = json!(20_000);
     let session = loop {
-        let (status, answer) = hosted.ask("POST", "/v1/sessions", &body.to_string());
+        let (status, answer) = hosted.ask_to_open(spec);
         if status != 429 {
-            assert_eq!(status, 201, "{body}: {answer}");
+            assert_eq!(status, 201, "{spec}: {answer}");
             break answer;
         }
         thread::sleep(Duration::from_millis(20));
