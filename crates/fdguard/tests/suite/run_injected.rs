@@ -154,9 +154,8 @@ fn r33_thirty_restarts_leave_no_dir_no_file_and_no_descriptor() {
     let flags = ["--protect", "--crash-loop", "off", "--backoff", "1ms..1ms"];
     let mut running = Running::start(flags.into_iter().chain(["--", &*service, "stamp"]));
     running.line("stamp ");
-    // Its other threads open something for a moment now and then.
-    let at_rest = |running: &mut Running| (0..5).map(|_| running.at_rest()).min();
-    let before = at_rest(&mut running);
+    // Its other threads open something for a moment now and then, so one count alone may be high.
+    let before = (0..5).map(|_| running.at_rest()).min().unwrap();
     let mut dirs = BTreeSet::new();
     let mut pid = running.main();
     for _ in 0..30 {
@@ -171,7 +170,10 @@ fn r33_thirty_restarts_leave_no_dir_no_file_and_no_descriptor() {
     // The previous run is over before the next begins.
     assert!(dirs.iter().all(|dir| !dir.exists()));
     dirs.insert(dir_of(pid));
-    assert_eq!(at_rest(&mut running), before);
+    let after = (0..50)
+        .map(|_| running.at_rest())
+        .find(|count| *count <= before);
+    assert!(after.is_some(), "never back at {before} descriptors");
     let (code, last) = running.stop();
     assert_eq!((code, last.number("restarts")), (0, 30));
     assert_eq!(last.value("fds_at_start"), last.value("fds_at_end"));
