@@ -14,39 +14,71 @@ use crate::{architecture, source, width};
 /// All checks. A change here is a design change: give its reason in ARCHITECTURE.md first.
 const RULES: Rules = Rules {
     arrows: &[
-        ("fdguard-core", &["fdguard-wire"]),
-        ("fdguard-probe", &["fdguard-core"]),
         ("fdguard-wire", &[]),
+        ("fdguard-proc", &[]),
+        ("fdguard-core", &["fdguard-wire", "fdguard-proc"]),
+        ("fdguard-probe", &["fdguard-core", "fdguard-proc"]),
         ("fdguard-preload", &["fdguard-wire"]),
+        ("fdguard-process", &["fdguard-core", "fdguard-proc"]),
         (
             "fdguard-trace",
-            &["fdguard-core", "fdguard-wire", "fdguard-probe"],
+            &[
+                "fdguard-core",
+                "fdguard-wire",
+                "fdguard-proc",
+                "fdguard-probe",
+                "fdguard-process",
+            ],
+        ),
+        (
+            "fdguard-diagnose",
+            &[
+                "fdguard-core",
+                "fdguard-proc",
+                "fdguard-probe",
+                "fdguard-trace",
+            ],
+        ),
+        (
+            "fdguard-supervise",
+            &[
+                "fdguard-core",
+                "fdguard-proc",
+                "fdguard-probe",
+                "fdguard-process",
+            ],
+        ),
+        (
+            "fdguard-files",
+            &["fdguard-core", "fdguard-proc", "fdguard-probe"],
+        ),
+        (
+            "fdguard-host",
+            &[
+                "fdguard-core",
+                "fdguard-proc",
+                "fdguard-probe",
+                "fdguard-process",
+                "fdguard-files",
+                "fdguard-diagnose",
+            ],
+        ),
+        (
+            "fdguard-canary",
+            &["fdguard-core", "fdguard-probe", "fdguard-trace"],
         ),
         (
             "fdguard",
             &[
                 "fdguard-core",
+                "fdguard-diagnose",
                 "fdguard-files",
                 "fdguard-host",
                 "fdguard-probe",
+                "fdguard-proc",
                 "fdguard-process",
                 "fdguard-supervise",
                 "fdguard-trace",
-            ],
-        ),
-        ("fdguard-process", &["fdguard-core"]),
-        (
-            "fdguard-supervise",
-            &["fdguard-core", "fdguard-probe", "fdguard-process"],
-        ),
-        ("fdguard-files", &["fdguard-core", "fdguard-probe"]),
-        (
-            "fdguard-host",
-            &[
-                "fdguard-core",
-                "fdguard-files",
-                "fdguard-probe",
-                "fdguard-process",
             ],
         ),
         ("testkit", &["fdguard-core", "fdguard-probe", "fdguard"]),

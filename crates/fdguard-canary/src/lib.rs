@@ -1,0 +1,1 @@
+//! A descriptor baseline for test suites.

@@ -1,0 +1,1 @@
+//! Joins watch, trace and snapshots into diagnoses, and judges a check.

@@ -1,0 +1,1 @@
+//! The floor: pure parsers of /proc, and the identity of a process.
