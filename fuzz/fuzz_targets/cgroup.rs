@@ -1,7 +1,7 @@
 #![no_main]
 //! `/proc/PID/cgroup`: a container id is a part of the input.
 
-use fdguard_probe::parse::cgroup::container_id;
+use fdguard_proc::cgroup::container_id;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Some(id) = container_id(bytes) {

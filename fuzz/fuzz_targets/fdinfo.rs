@@ -1,7 +1,7 @@
 #![no_main]
 //! `/proc/PID/fdinfo/N`, with everything that is read from the part behind the head.
 
-use fdguard_probe::parse::fdinfo::Fdinfo;
+use fdguard_proc::fdinfo::Fdinfo;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let info = Fdinfo::parse(bytes);

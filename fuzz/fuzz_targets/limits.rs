@@ -1,7 +1,7 @@
 #![no_main]
 //! `/proc/PID/limits`.
 
-use fdguard_probe::parse::limits::open_files;
+use fdguard_proc::limits::open_files;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let limits = open_files(bytes);

@@ -1,7 +1,7 @@
 #![no_main]
 //! `/proc/PID/mountinfo`.
 
-use fdguard_probe::parse::mountinfo::local_mounts;
+use fdguard_proc::mountinfo::local_mounts;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let lines = bytes.split(|byte| *byte == b'\n').count();

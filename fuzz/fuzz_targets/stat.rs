@@ -1,7 +1,7 @@
 #![no_main]
 //! `/proc/PID/stat`: the command stands in parentheses, whatever it holds.
 
-use fdguard_probe::parse::stat::ProcStat;
+use fdguard_proc::stat::ProcStat;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Some(stat) = ProcStat::parse(bytes) {

@@ -1,7 +1,7 @@
 #![no_main]
 //! `/proc/PID/status`.
 
-use fdguard_probe::parse::status::ProcStatus;
+use fdguard_proc::status::ProcStatus;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let status = ProcStatus::parse(bytes);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
 use fdguard_probe::linux::holders::{FileHold, HoldKind, SoughtFile};
-use fdguard_probe::parse::fdinfo::Fdinfo;
+use fdguard_proc::fdinfo::Fdinfo;
 
 use super::receipt::{FileHolder, HolderSource};
 

@@ -8,7 +8,7 @@ use std::io;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use fdguard_probe::parse::stat::ProcStat;
+use fdguard_proc::stat::ProcStat;
 use serde::{Deserialize, Serialize};
 
 /// A process. A pid alone is reused.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use fdguard_probe::Probe;
-use fdguard_probe::parse::net::{InetKind, SocketRecord, SocketRow};
+use fdguard_proc::net::{InetKind, SocketRecord, SocketRow};
 use rustix::net::sockopt::socket_peercred;
 
 use super::Scope;

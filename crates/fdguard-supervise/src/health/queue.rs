@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use fdguard_probe::parse::diag::{self, DiagEnd, DiagTable};
-use fdguard_probe::parse::net::{self, InetKind, SocketRecord, SocketRow};
+use fdguard_proc::net::{self, InetKind, SocketRecord, SocketRow};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
@@ -235,7 +235,7 @@ mod tests {
             }
         })
         .unwrap();
-        let Some(fdguard_probe::parse::net::SocketRecord::Inet { rx, local, .. }) = queue else {
+        let Some(fdguard_proc::net::SocketRecord::Inet { rx, local, .. }) = queue else {
             panic!("{queue:?}")
         };
         assert_eq!((rx, local), (1, wanted.address));

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_core::{Gap, Pid};
-use fdguard_probe::parse::{fdinfo::Fdinfo, limits, stat::ProcStat, status::ProcStatus};
+use fdguard_proc::{fdinfo::Fdinfo, limits, stat::ProcStat, status::ProcStatus};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 

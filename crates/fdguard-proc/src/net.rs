@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bstr::ByteSlice as _;
 
-use super::ascii::{decimal, hexadecimal, split_at_byte, words};
+use crate::ascii::{decimal, hexadecimal, split_at_byte, words};
 
 /// The IP protocol of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 
-use super::ascii::decimal;
+use crate::ascii::decimal;
 
 /// A parsed descriptor link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
