@@ -7,6 +7,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Some(stat) = ProcStat::parse(bytes) {
         let shown = [b"(", stat.comm, b")"].concat();
         assert!(bytes.windows(shown.len()).any(|part| part == shown));
-        let _ = stat.is_zombie();
+        assert!(stat.is_zombie() || !stat.has_ended());
+        assert_eq!(stat.key(7).start_ticks, stat.start_ticks);
     }
 });

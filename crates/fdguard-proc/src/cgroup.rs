@@ -2,10 +2,12 @@
 
 use bstr::ByteSlice as _;
 
+use crate::ascii::lines;
+
 /// The path in the unified hierarchy (version 2).
 #[must_use]
 pub fn unified(bytes: &[u8]) -> Option<&[u8]> {
-    bytes.lines().find_map(|line| line.strip_prefix(b"0::"))
+    lines(bytes).find_map(|line| line.strip_prefix(b"0::"))
 }
 
 /// The container id: 64 hexadecimal digits anywhere in a cgroup path, bare or between a runtime's
@@ -13,8 +15,7 @@ pub fn unified(bytes: &[u8]) -> Option<&[u8]> {
 /// behind `lxc.payload.` or `/lxc/`.
 #[must_use]
 pub fn container_id(bytes: &[u8]) -> Option<String> {
-    bytes
-        .lines()
+    lines(bytes)
         .filter_map(|line| line.splitn_str(3, b":").nth(2))
         .find_map(id_of_path)
 }

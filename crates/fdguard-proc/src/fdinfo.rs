@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 
-use crate::ascii::{decimal, hexadecimal, octal, split_at_byte, words};
+use crate::ascii::{decimal, hexadecimal, lines, octal, split_at_byte, words};
 use crate::locks::HeldLock;
 
 const O_CLOEXEC: u64 = 0o2_000_000;
@@ -110,7 +110,7 @@ impl<'a> Fdinfo<'a> {
     /// What an inotify descriptor watches: device and inode. The kernel packs twenty bits of minor
     /// number into the device.
     pub fn watched(&self) -> impl Iterator<Item = ((u64, u64), u64)> + use<'a> {
-        let lines = self.rest.lines();
+        let lines = lines(self.rest);
         let lines = lines.filter_map(|line| line.strip_prefix(b"inotify wd:"));
         lines.filter_map(|line| {
             let value = |name: &[u8]| {
@@ -148,8 +148,7 @@ impl<'a> Fdinfo<'a> {
     /// Number of watches of an inotify or fanotify descriptor.
     #[must_use]
     pub fn watches(&self) -> u64 {
-        self.rest
-            .lines()
+        lines(self.rest)
             .filter(|line| {
                 line.starts_with(b"inotify wd:")
                     || line.starts_with(b"fanotify ino:")

@@ -1,17 +1,12 @@
 //! `/proc/PID/limits`.
 
-use bstr::ByteSlice as _;
-
-use crate::ascii::{decimal, words};
+use crate::ascii::{decimal, lines, words};
 
 /// The soft and the hard limit of the line `Max open files`. "unlimited" is `None`, like a missing
 /// line.
 #[must_use]
 pub fn open_files(bytes: &[u8]) -> (Option<u64>, Option<u64>) {
-    let Some(line) = bytes
-        .lines()
-        .find_map(|line| line.strip_prefix(b"Max open files"))
-    else {
+    let Some(line) = lines(bytes).find_map(|line| line.strip_prefix(b"Max open files")) else {
         return (None, None);
     };
     let mut words = words(line);

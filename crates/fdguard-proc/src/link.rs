@@ -58,6 +58,17 @@ impl<'a> Link<'a> {
     }
 }
 
+impl Link<'_> {
+    /// The inode of a socket.
+    #[must_use]
+    pub fn socket(self) -> Option<u64> {
+        match self {
+            Self::Socket(ino) => Some(ino),
+            _ => None,
+        }
+    }
+}
+
 fn numbered(text: &[u8]) -> Option<(&[u8], u64)> {
     let (name, rest) = text.split_once_str(b":[")?;
     Some((name, decimal(rest.strip_suffix(b"]")?)?))

@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 
-use crate::ascii::{decimal, words};
+use crate::ascii::{decimal, lines, words};
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ fn file(word: &[u8]) -> Option<((u32, u32), u64)> {
 /// Every lock of the text.
 #[must_use]
 pub fn locks(bytes: &[u8]) -> Vec<HeldLock> {
-    bytes.lines().filter_map(HeldLock::parse).collect()
+    lines(bytes).filter_map(HeldLock::parse).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 
-use crate::ascii::{decimal, hexadecimal, split_at_byte};
+use crate::ascii::{decimal, hexadecimal, lines, split_at_byte};
 
 /// A memory mapping of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +62,7 @@ pub(crate) fn address_range(line: &[u8]) -> Option<(u64, u64)> {
 
 /// Every mapping of a file.
 pub fn mappings(bytes: &[u8]) -> impl Iterator<Item = MapsEntry<'_>> {
-    bytes
-        .split(|byte| *byte == b'\n')
-        .filter_map(MapsEntry::parse)
+    lines(bytes).filter_map(MapsEntry::parse)
 }
 
 /// The decoded name: the kernel writes a newline as `\012`, and escapes nothing else.

@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 
-use crate::ascii::{decimal, octal, words};
+use crate::ascii::{decimal, lines, octal, words};
 
 /// File systems in memory or on a local disk: looking up a name never waits for a network or
 /// another program, and fdinfo and stat agree on inode numbers.
@@ -66,10 +66,8 @@ impl<'a> MountEntry<'a> {
 }
 
 /// Every mount.
-pub fn mounts(bytes: &[u8]) -> impl DoubleEndedIterator<Item = MountEntry<'_>> {
-    bytes
-        .split(|byte| *byte == b'\n')
-        .filter_map(MountEntry::parse)
+pub fn mounts(bytes: &[u8]) -> impl Iterator<Item = MountEntry<'_>> {
+    lines(bytes).filter_map(MountEntry::parse)
 }
 
 /// The device numbers `major:minor` of mounts by their ids.
@@ -99,7 +97,9 @@ pub fn unescaped(name: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn hides_processes(bytes: &[u8], place: &[u8]) -> bool {
     // The last mount on a path is the visible one.
-    let mount = mounts(bytes).rfind(|mount| unescaped(mount.place) == place);
+    let mount = mounts(bytes)
+        .filter(|mount| unescaped(mount.place) == place)
+        .last();
     let Some(mount) = mount.filter(|mount| mount.kind == b"proc") else {
         return false;
     };

@@ -32,20 +32,16 @@ impl ProcKey {
 
     /// The process that has this pid now, perhaps as a zombie.
     pub fn read(pid: u32) -> io::Result<Self> {
-        let bytes = fs::read(format!("/proc/{pid}/stat"))?;
-        let stat = ProcStat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(stat.key(pid))
+        stat(pid, |stat| stat.key(pid))
     }
 
     /// Whether it is running. A zombie is gone.
     #[must_use]
     pub fn liveness(&self) -> Liveness {
-        match fs::read(format!("/proc/{}/stat", self.pid)) {
-            Ok(bytes) => match ProcStat::parse(&bytes) {
-                Some(stat) if stat.key(self.pid) == *self && !stat.has_ended() => Liveness::Alive,
-                Some(_) => Liveness::Gone,
-                None => Liveness::Unknown,
-            },
+        let is_here = |stat: &ProcStat<'_>| stat.key(self.pid) == *self && !stat.has_ended();
+        match stat(self.pid, is_here) {
+            Ok(true) => Liveness::Alive,
+            Ok(false) => Liveness::Gone,
             Err(error) if is_gone(&error) => Liveness::Gone,
             Err(_unreadable) => Liveness::Unknown,
         }
@@ -135,6 +131,13 @@ pub fn current_boot() -> io::Result<BootId> {
     let boot =
         BootId::parse(&bytes).map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
     Ok(*BOOT.get_or_init(|| boot))
+}
+
+/// What `read` takes from the process's stat line.
+pub fn stat<T>(pid: u32, read: impl FnOnce(&ProcStat<'_>) -> T) -> io::Result<T> {
+    let bytes = fs::read(format!("/proc/{pid}/stat"))?;
+    let stat = ProcStat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(read(&stat))
 }
 
 /// Every pid, in the order of the kernel; none if `/proc` cannot be read.

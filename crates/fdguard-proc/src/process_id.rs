@@ -32,6 +32,13 @@ pub struct ProcessId {
 }
 
 impl ProcKey {
+    /// Whether it started later. Two may start within one tick: then the pids differ.
+    #[must_use]
+    pub fn is_newer_than(self, other: Self) -> bool {
+        self.start_ticks > other.start_ticks
+            || (self.start_ticks == other.start_ticks && self.pid != other.pid)
+    }
+
     /// This process in this boot.
     #[must_use]
     pub fn in_boot(self, boot: BootId) -> ProcessId {

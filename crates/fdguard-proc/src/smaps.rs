@@ -1,8 +1,6 @@
 //! `/proc/PID/smaps` and `smaps_rollup`.
 
-use bstr::ByteSlice as _;
-
-use crate::ascii::split_at_byte;
+use crate::ascii::{lines, split_at_byte};
 use crate::maps::{self, MapsEntry};
 use crate::status::number_of;
 
@@ -24,7 +22,7 @@ pub fn regions(bytes: &[u8]) -> Vec<MemoryRegion<'_>> {
     let mut all = Vec::new();
     // Whether the lines belong to the last region: not those of anonymous memory.
     let mut is_file = false;
-    for line in bytes.lines() {
+    for line in lines(bytes) {
         if maps::address_range(line).is_some() {
             let mapping = MapsEntry::parse(line);
             is_file = mapping.is_some();

@@ -1,8 +1,6 @@
 //! `/proc/PID/status`.
 
-use bstr::ByteSlice as _;
-
-use crate::ascii::{decimal, split_at_byte, words};
+use crate::ascii::{decimal, lines, split_at_byte, words};
 
 /// The relevant lines of a status file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +26,7 @@ impl<'a> ProcStatus<'a> {
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Self {
         let mut status = Self::default();
-        for line in bytes.lines() {
+        for line in lines(bytes) {
             let Some((key, value)) = split_at_byte(line, b':') else {
                 continue;
             };
@@ -84,7 +82,7 @@ impl ProcStatus<'_> {
 /// The number in the line `KEY:`, without its unit: memory is in KiB.
 #[must_use]
 pub fn number_of(bytes: &[u8], key: &[u8]) -> Option<u64> {
-    let line = bytes.lines().find_map(|line| line.strip_prefix(key));
+    let line = lines(bytes).find_map(|line| line.strip_prefix(key));
     decimal(words(line?.strip_prefix(b":")?).next()?)
 }
 

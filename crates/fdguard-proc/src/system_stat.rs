@@ -1,15 +1,11 @@
 //! `/proc/stat`: the host, not a process.
 
-use bstr::ByteSlice as _;
-
-use crate::ascii::decimal;
+use crate::ascii::{decimal, lines};
 
 /// When the host was started, in seconds since 1970.
 #[must_use]
 pub fn boot_time(bytes: &[u8]) -> Option<i64> {
-    let line = bytes
-        .lines()
-        .find_map(|line| line.strip_prefix(b"btime "))?;
+    let line = lines(bytes).find_map(|line| line.strip_prefix(b"btime "))?;
     i64::try_from(decimal(line)?).ok()
 }
 

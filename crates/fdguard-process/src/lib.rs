@@ -8,7 +8,6 @@
 pub mod adopt;
 mod cgroup;
 pub mod environment;
-pub mod identity;
 mod keeper;
 mod limits;
 pub mod listen;
