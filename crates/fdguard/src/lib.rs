@@ -6,7 +6,6 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-pub mod canary;
 pub mod cli;
 pub mod command;
 pub mod doctor;
