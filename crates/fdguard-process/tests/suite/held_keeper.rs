@@ -201,7 +201,7 @@ fn a_keeper_that_is_stopped_when_its_owner_is_killed_ends_its_tree() {
     for _ in 0..5 {
         let token = token();
         let (mut owner, _, keeper) = owner("once", &token);
-        let keeper = pidfd(keeper.pid());
+        let keeper = pidfd(keeper.pid);
         owner.kill().unwrap();
         owner.wait().unwrap();
         wait_for(keeper.as_fd());
