@@ -103,13 +103,9 @@ async fn r49_a_keeper_that_was_killed_is_told_of_and_its_processes_are_found() {
         fs::read(format!("/proc/{far}/comm")).is_ok_and(|comm| comm == b"sleep\n")
     })
     .await;
-    let status = fs::read_to_string(format!("/proc/{}/status", taken.pid.unwrap())).unwrap();
-    let keeper = status
-        .lines()
-        .find_map(|line| line.strip_prefix("PPid:"))
-        .unwrap();
-    let keeper = rustix::process::Pid::from_raw(keeper.trim().parse().unwrap()).unwrap();
-    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    let keeper = fdguard_proc::process::stat(taken.pid.unwrap(), |stat| stat.ppid).unwrap();
+    let keeper = fdguard_proc::ProcKey::read(keeper).unwrap();
+    keeper.signal(rustix::process::Signal::KILL).unwrap();
     let clean_up = scope
         .close(CloseReason::Asked, CloseLimits::default())
         .await;
