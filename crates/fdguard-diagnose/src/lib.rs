@@ -1,1 +1,13 @@
 //! Joins watch, trace and snapshots into diagnoses, and judges a check.
+//!
+//! It looks at processes and reads what was saved about them, but starts no program, knows no
+//! terminal and prints nothing: a command, a server or a host gives it observations and shows the
+//! result.
+
+pub mod doctor;
+mod error;
+pub mod log;
+pub mod recording;
+pub mod watching;
+
+pub use error::Error;

@@ -33,7 +33,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     outcome.or_else(|error| {
         let said = exit::report(&error);
         let is_ours = error.downcast_ref::<HintedError>().is_some()
-            || error.downcast_ref::<fdguard_probe::Error>().is_some();
+            || exit::probe_error(&error).is_some();
         Ok(match error.downcast_ref::<Error>() {
             Some(Error::NotFound { .. }) => NOT_FOUND,
             Some(Error::NotRunnable { .. }) => NOT_RUNNABLE,

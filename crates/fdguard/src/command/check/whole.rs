@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
+use fdguard_diagnose::watching::LiveWatch;
 use fdguard_probe::Probe;
 use fdguard_trace::{Options, SiteDetail, Symbols, TracedCommand};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
@@ -17,7 +18,6 @@ use super::{code_of, start};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, WatchOutcome};
 use crate::report::trace::TraceReport;
-use crate::watching::LiveWatch;
 
 /// Runs the program and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {

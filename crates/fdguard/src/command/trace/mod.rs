@@ -25,6 +25,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::RuleSettings;
+use fdguard_diagnose::watching::WatchProgress;
 use fdguard_probe::Probe;
 use fdguard_trace::{Error, Options, SiteDetail, TracedCommand};
 
@@ -34,7 +35,6 @@ use crate::exit;
 use crate::output::OutputStream;
 use crate::report::trace::TraceReport;
 use crate::terminal;
-use crate::watching::WatchProgress;
 
 use follow::Follower;
 use notes::Notes;
