@@ -4,8 +4,11 @@
 //! terminal and prints nothing: a command, a server or a host gives it observations and shows the
 //! result.
 
+pub mod check;
+pub mod clearing;
 pub mod doctor;
 mod error;
+pub mod link;
 pub mod log;
 pub mod recording;
 pub mod watching;

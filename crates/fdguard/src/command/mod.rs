@@ -7,14 +7,12 @@ use crate::exit;
 
 mod archive;
 mod check;
-mod clearing;
 mod diff;
 mod doctor;
 mod drill;
 mod explain;
 mod host;
 mod inspect;
-mod link;
 mod pick;
 mod run;
 mod settings;

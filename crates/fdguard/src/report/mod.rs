@@ -22,4 +22,5 @@ pub mod state_line;
 pub mod style;
 pub mod table;
 pub mod trace;
+pub(crate) mod unused_allowances;
 pub(crate) mod wrap;

@@ -1,14 +1,10 @@
 //! Exercises a server: repeats the same work and finds what each cycle leaves open.
 
-mod children;
 mod client;
-mod conclusion;
 mod cycle;
-mod judgement;
 mod plan;
 mod ready;
 mod server;
-mod survey;
 mod tee;
 
 use std::io::Write as _;
@@ -17,21 +13,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::event::CollectedEvents;
 use fdguard_core::proof::Remains;
 use fdguard_core::rule::RuleSettings;
+use fdguard_diagnose::check::{
+    ExerciseResult, ExercisedServer, Proof, Survey, judge_cycles, piles_per_cycle,
+};
 use fdguard_probe::Probe;
 use fdguard_trace::{Symbols, monotonic};
 use jiff::Timestamp;
-use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use self::conclusion::{diagnosis, over_budget, verdict};
 use self::plan::Drill;
 pub(super) use self::plan::Plan;
 use self::server::{LaunchedServer, Server};
-use self::survey::Survey;
-use super::baseline;
-use super::proof::{Evidence, Proof};
 use crate::cli::{CheckArgs, ReadyArg};
 use crate::command::trace::SIGNALLED;
 use crate::exit::HintedError;
@@ -47,23 +43,6 @@ const SETTLE_LOOKS: u32 = 40;
 const SETTLED: u32 = 4;
 /// How long a server may take to be noticed as dead after a failed exercise.
 const DYING: Duration = Duration::from_millis(300);
-
-/// How a server was exercised.
-#[derive(Debug, Serialize)]
-pub(super) struct ExerciseResult {
-    /// Its name in a scenario.
-    pub(super) name: Option<String>,
-    /// Cycles that count.
-    pub(super) cycles: u32,
-    /// Requested cycles; more were run if those did not decide.
-    pub(super) asked: u32,
-    /// Cycles before them.
-    pub(super) warmup: u32,
-    /// Commands run in parallel.
-    pub(super) concurrency: u32,
-    /// Whether some origin was not decided in the end.
-    pub(super) undecided: bool,
-}
 
 /// A received signal.
 #[derive(Clone, Debug, Default)]
@@ -132,29 +111,38 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             undecided,
         });
     }
-    let mut diagnosis = diagnosis(&bench, &survey, &server, began)?;
-    diagnosis.baseline = before;
-    diagnosis.verdict = verdict(&remains);
-    diagnosis.findings = over_budget(plan, &survey, &diagnosis);
-    let held = baseline::count(survey.held().map(|(_, _, seen)| (seen.class.clone(), 1)));
-    let mut processes = Vec::new();
+    let tables = server.tables()?;
+    let (blind, (hazards, unheard)) = match &server {
+        Server::Launched(one) => (
+            one.traced.blind(),
+            one.traced.hazards(&mut bench.symbols, false),
+        ),
+        Server::Attached(_) => (None, (Vec::new(), CollectedEvents::default().gaps())),
+    };
+    let exercised = ExercisedServer {
+        began,
+        before,
+        ended: match stop.check() {
+            Ok(()) => WatchEnd::TimeUp,
+            Err(_) => WatchEnd::Interrupted,
+        },
+        tables: tables.as_ref(),
+        blind,
+        hazards,
+        unheard,
+        budgets: &plan.budgets,
+        remains,
+        piles,
+        exercises,
+    };
+    let mut evidence = exercised.evidence(&survey)?;
     progress.show(|| "stopping the server".to_owned());
     if let Some(launched) = server.launched() {
         launched.end()?;
-        processes = launched.left(&args.leave, &plan.allow_process);
+        evidence.processes = launched.left(&args.leave, &plan.allow_process);
     }
-    diagnosis.ended_at = Timestamp::now();
-    let evidence = Evidence {
-        diagnosis,
-        remains,
-        piles,
-        processes,
-        status: None,
-        exercises,
-        held: Some(held),
-        blind: false,
-    };
-    Ok(Proof::of(evidence, &plan.allow, settings))
+    evidence.diagnosis.ended_at = Timestamp::now();
+    Ok(Proof::new(evidence, &plan.allow, settings))
 }
 
 /// The named server, or a new one.
@@ -377,7 +365,7 @@ impl Bench<'_> {
                 .show(|| format!("{}: waiting for the server to settle", drill.title()));
             self.wait_until_idle(survey, server, done)?;
             let tables = server.tables()?;
-            let (remains, is_undecided) = judgement::judge(
+            let (remains, is_undecided) = judge_cycles(
                 survey,
                 tables.as_ref(),
                 &self.begins,
@@ -393,8 +381,11 @@ impl Bench<'_> {
 
     /// The lines that leave a child in each cycle.
     fn child_piles(&mut self, server: &Server, drill: &Drill) -> Vec<ChildPile> {
-        let requests = u64::from(drill.concurrency);
-        children::piles(server, &self.begins, requests, &mut self.symbols)
+        let Server::Launched(launched) = server else {
+            return Vec::new();
+        };
+        let lines = launched.traced.child_lines(&mut self.symbols);
+        piles_per_cycle(lines, &self.begins, u64::from(drill.concurrency))
     }
 
     /// Lets the server release what it used: runs the user's command, then waits until nothing
