@@ -10,6 +10,8 @@ mod go;
 mod program_end;
 mod proof;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 pub use baseline::{CheckBaseline, HeldCounts};
 pub use children::{forgive_last_zombies, piles_per_cycle};

@@ -28,7 +28,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use self::plan::Drill;
 pub(super) use self::plan::Plan;
 use self::server::{LaunchedServer, Server};
-use crate::cli::{CheckArgs, ReadyArg};
+use crate::cli::CheckArgs;
 use crate::command::trace::SIGNALLED;
 use crate::exit::HintedError;
 use crate::progress::{ProgressLine, of_time};
@@ -175,112 +175,6 @@ impl Bench<'_> {
             self.cycle(server, drill, 0)?;
         }
         Ok(())
-    }
-
-    fn wait_until_ready<'p>(
-        &self,
-        probe: &'p Probe,
-        server: &mut Server,
-    ) -> anyhow::Result<Survey<'p>> {
-        let (plan, most) = (self.plan, self.args.exercise.ready_timeout);
-        let patience = match plan.ready {
-            Some(_) => most,
-            None => ready::LISTENS.min(most),
-        };
-        let began = Instant::now();
-        let deadline = began + patience;
-        let mut survey = None;
-        loop {
-            self.stop.check()?;
-            self.progress.show(|| {
-                let waited = began.elapsed().as_secs_f64();
-                format!(
-                    "waiting for the server: {}",
-                    of_time(waited, Some(patience))
-                )
-            });
-            match &mut survey {
-                None => survey = self.begin_survey(probe, server)?,
-                Some(survey) => self.look(survey, server, 0)?,
-            }
-            let is_ready = match (&plan.ready, &survey) {
-                (Some(ReadyArg::Line(_)), _) => server
-                    .launched()
-                    .is_some_and(|one| one.tee.has_matched(Duration::ZERO)),
-                (Some(how), _) => ready::is_ready(how),
-                (None, Some(survey)) => matches!(server, Server::Attached(_)) || survey.listens(),
-                (None, None) => false,
-            };
-            let is_late = Instant::now() >= deadline;
-            // Without a configured readiness check, a server that does not listen may still work.
-            if let Some(survey) = survey.take_if(|_| is_ready || (is_late && plan.ready.is_none()))
-            {
-                return Ok(survey);
-            }
-            if is_late {
-                return Err(self.never_ready(server, patience));
-            }
-            self.pause(server)?;
-        }
-    }
-
-    /// Waits until the server prints the line, ends, or a moment has passed.
-    fn pause(&self, server: &mut Server) -> anyhow::Result<()> {
-        let Some(launched) = server.launched() else {
-            std::thread::sleep(ready::PAUSE);
-            return Ok(());
-        };
-        if launched.has_ended(ready::PAUSE) {
-            return Err(ended(launched, "before it was ready"));
-        }
-        Ok(())
-    }
-
-    /// Takes the first look; `None` while the server has not executed its program yet.
-    fn begin_survey<'p>(
-        &self,
-        probe: &'p Probe,
-        server: &mut Server,
-    ) -> anyhow::Result<Option<Survey<'p>>> {
-        match Survey::start(probe, server.pid()) {
-            Ok(survey) if survey.is_full() => Ok(Some(survey)),
-            Ok(survey) => {
-                let why = survey.gaps().first().map(|gap| gap.why.clone());
-                let why = why.unwrap_or_else(|| "permission denied".to_owned());
-                let message = format!(
-                    "process {}: cannot list its descriptors: {why}",
-                    server.pid()
-                );
-                Err(
-                    HintedError::look(message, "run fdguard as the server's user, or as root")
-                        .into(),
-                )
-            }
-            Err(error) => match server.launched() {
-                Some(launched) if launched.has_ended(Duration::ZERO) => {
-                    Err(ended(launched, "before it was ready"))
-                }
-                Some(_) => Ok(None),
-                None => Err(error.into()),
-            },
-        }
-    }
-
-    fn never_ready(&self, server: &mut Server, patience: Duration) -> anyhow::Error {
-        let last = server
-            .launched()
-            .map(|one| one.tee.last())
-            .unwrap_or_default();
-        self.progress.clear();
-        show("the server's last output", &last);
-        HintedError::look(
-            format!(
-                "the server was not ready within {} s",
-                patience.as_secs_f64()
-            ),
-            "set --ready to the right address or line, or raise --ready-timeout",
-        )
-        .into()
     }
 
     /// Runs one cycle, which must succeed.
