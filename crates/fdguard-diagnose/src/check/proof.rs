@@ -151,7 +151,7 @@ impl Proof {
         let unused = unused(&clearance, &diagnosis, &remains);
         go::explain(&mut diagnosis);
         let mut found = diagnosis.findings.iter();
-        let piles_up = found.any(|one| is_pile(one) && fails(one));
+        let piles_up = found.any(|one| one.rule == children::RULE.id && fails(one));
         let leaks = |one: &Remains| one.judged == RemainsVerdict::PerCycle;
         if piles_up || remains.iter().any(leaks) {
             diagnosis.verdict = Verdict::Leaking;
@@ -300,10 +300,6 @@ fn add_piles(findings: &mut Vec<Finding>, piles: &[ChildPile], comm: impl Fn(u32
             _ => children::add(findings, pile, comm(pile.pid)),
         }
     }
-}
-
-fn is_pile(finding: &Finding) -> bool {
-    finding.rule == children::RULE.id
 }
 
 /// Applies the user's allowances to the lines that started processes.

@@ -1,12 +1,12 @@
 //! Waits until a server is ready.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use fdguard_diagnose::check::Survey;
 use fdguard_probe::Probe;
 
+use super::client::connect;
 use super::server::Server;
 use super::{Bench, ended, show};
 use crate::cli::ReadyArg;
@@ -131,7 +131,7 @@ impl Bench<'_> {
 /// Checks once. `ReadyArg::Line` is not polled: the output reader reports it.
 fn is_ready(how: &ReadyArg) -> bool {
     match how {
-        ReadyArg::Tcp { host, port } => connect(host, *port).is_some(),
+        ReadyArg::Tcp { host, port } => connect((host.as_str(), *port), TRY).is_ok(),
         ReadyArg::Http { host, port, path } => {
             answer(host, *port, path).is_some_and(|status| status < 500)
         }
@@ -139,19 +139,10 @@ fn is_ready(how: &ReadyArg) -> bool {
     }
 }
 
-fn connect(host: &str, port: u16) -> Option<TcpStream> {
-    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().ok()?.collect();
-    let mut streams = addresses
-        .iter()
-        .filter_map(|address| TcpStream::connect_timeout(address, TRY).ok());
-    streams.next()
-}
-
 /// The status of the answer to a request.
 fn answer(host: &str, port: u16, path: &str) -> Option<u16> {
-    let mut stream = connect(host, port)?;
+    let mut stream = connect((host, port), TRY).ok()?;
     stream.set_read_timeout(Some(TRY)).ok()?;
-    stream.set_write_timeout(Some(TRY)).ok()?;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: fdguard\r\nConnection: close\r\n\r\n"
     );
