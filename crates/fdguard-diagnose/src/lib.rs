@@ -4,6 +4,7 @@
 //! terminal and prints nothing: a command, a server or a host gives it observations and shows the
 //! result.
 
+#[cfg(feature = "trace")]
 pub mod check;
 pub mod clearing;
 pub mod doctor;

@@ -21,6 +21,8 @@ pub mod sarif;
 pub mod state_line;
 pub mod style;
 pub mod table;
+#[cfg(feature = "trace")]
 pub mod trace;
+#[cfg(feature = "trace")]
 pub(crate) mod unused_allowances;
 pub(crate) mod wrap;
