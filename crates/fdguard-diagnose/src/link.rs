@@ -9,7 +9,8 @@ use fdguard_core::{Class, TcpState, Text};
 
 /// Classifies a link of `/proc`: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent if
 /// only the process could know it: the kind of a socket.
-pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
+#[must_use]
+pub fn of_link(link: &[u8]) -> (Option<Class>, Text) {
     if link.starts_with(b"socket:[") {
         return of_socket(link);
     }
