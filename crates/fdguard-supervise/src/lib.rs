@@ -25,4 +25,3 @@ pub mod report;
 mod service;
 pub mod supervisor;
 pub mod trim;
-pub mod unit;

@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 use fdguard_core::Pid;
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::Allowance;
+use fdguard_core::units::{parse_duration, parse_positive_duration};
 
 use super::SettingsArgs;
-use super::duration::parse_positive;
 use super::protect::ProtectArgs;
 use super::ready::ReadyArg;
 use super::select::parse_pid;
@@ -44,16 +44,16 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub reports: ReportArgs,
     /// Stop the program (SIGTERM) after this time; by default fdguard waits for it to exit.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_duration)]
     pub length: Option<Duration>,
     /// Repeat the exercise, or run the program, for this long.
-    #[arg(long, value_name = "TIME", value_parser = parse_positive, conflicts_with = "length")]
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, conflicts_with = "length")]
     pub soak: Option<Duration>,
     /// Compare final counts with this file; update it when the check passes.
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// Sampling interval of the external probe.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_positive)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_positive_duration)]
     pub every: Duration,
     /// Start the program with this soft descriptor limit, so that slow leaks show early.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..))]
@@ -98,7 +98,7 @@ pub struct ExerciseArgs {
     #[arg(help_heading = "Exercise", long, value_name = "HOW")]
     pub ready: Option<ReadyArg>,
     /// Time limit for the server to become ready.
-    #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "30s", value_parser = parse_positive)]
+    #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "30s", value_parser = parse_positive_duration)]
     pub ready_timeout: Duration,
     /// Run this shell command after the cycles to make the server release resources, such as a
     /// garbage collection.
@@ -108,7 +108,7 @@ pub struct ExerciseArgs {
     #[arg(help_heading = "Exercise", long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub concurrency: u32,
     /// Time limit of one cycle; a longer cycle counts as failed.
-    #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "60s", value_parser = parse_positive)]
+    #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "60s", value_parser = parse_positive_duration)]
     pub cycle_timeout: Duration,
     /// Check a running server. fdguard does not stop it and cannot name source lines.
     #[arg(help_heading = "Exercise", short, long, value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "limit", "length"])]
@@ -135,7 +135,7 @@ pub struct LeaveArgs {
     #[arg(help_heading = "Allowances", long)]
     pub keep_leftovers: bool,
     /// Time for remaining processes to exit after the program.
-    #[arg(help_heading = "Allowances", long, value_name = "TIME", default_value = "2s", value_parser = super::duration::parse)]
+    #[arg(help_heading = "Allowances", long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     pub grace: Duration,
 }
 

@@ -9,7 +9,6 @@ mod check;
 mod diff;
 mod doctor;
 mod drill;
-mod duration;
 mod explain;
 mod help;
 mod host;

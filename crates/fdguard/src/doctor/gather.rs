@@ -38,7 +38,7 @@ pub fn gather(
     plan: DoctorPlan<'_>,
     open_logs: Vec<OpenLog>,
 ) -> anyhow::Result<EvidenceInput> {
-    let processes = counted(pids.len() as u64, "process", "processes");
+    let processes = counted(pids.len() as u64, "process");
     plan.progress.show(|| format!("reading {processes}"));
     let (mut visits, mut gaps) = first_look(probe, pids)?;
     let taken = watch::short_watch(probe, &visits, &plan)?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use fdguard_core::Gap;
 use fdguard_core::recording::{RECORDING_SCHEMA, RecordingEntry, RecordingHeader};
+use fdguard_core::units::counted;
 use serde::Deserialize;
 
 use super::frames::{Frames, is_zstd};
@@ -176,7 +177,7 @@ impl Replay {
             gaps.push(Gap::new(
                 format!(
                     "{} of the recording ({})",
-                    counted(skipped),
+                    counted(skipped, "entry"),
                     kinds.join(", ")
                 ),
                 "this version of fdguard does not support them",
@@ -187,7 +188,7 @@ impl Replay {
             gaps.push(Gap::new(
                 format!(
                     "the timestamps of {} of the recording",
-                    counted(self.backwards)
+                    counted(self.backwards, "entry")
                 ),
                 "the recording's clock went backwards",
                 "none: fdguard used the time of the preceding entry",
@@ -195,11 +196,6 @@ impl Replay {
         }
         gaps
     }
-}
-
-fn counted(entries: u64) -> String {
-    let noun = if entries == 1 { "entry" } else { "entries" };
-    format!("{entries} {noun}")
 }
 
 impl Iterator for Replay {
