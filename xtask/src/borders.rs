@@ -103,6 +103,8 @@ const RULES: Rules = Rules {
                 "fdguard-process",
             ],
         ),
+        ("signal-hook", &["fdguard-process"]),
+        ("signal-hook-registry", &["fdguard-process"]),
         ("tokio", &["fdguard-host"]),
         ("axum", &["fdguard-host"]),
         ("rmcp", &["fdguard-host"]),

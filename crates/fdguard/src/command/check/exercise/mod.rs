@@ -12,18 +12,17 @@ mod survey;
 mod tee;
 
 use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::proof::Remains;
 use fdguard_core::rule::RuleSettings;
 use fdguard_probe::Probe;
+use fdguard_process::signals::{ENDING, Signals};
 use fdguard_trace::{Symbols, monotonic};
 use jiff::Timestamp;
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::conclusion::{diagnosis, over_budget, verdict};
 use self::plan::Drill;
@@ -66,23 +65,27 @@ pub(super) struct ExerciseResult {
 }
 
 /// A received signal.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Stop(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub(super) struct Stop {
+    signals: Signals,
+    last: AtomicI32,
+}
 
 impl Stop {
     /// Starts to catch signals.
     fn listen() -> anyhow::Result<Self> {
-        let stop = Self::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let number = usize::try_from(signal).unwrap_or(0);
-            signal_hook::flag::register_usize(signal, Arc::clone(&stop.0), number)?;
-        }
-        Ok(stop)
+        Ok(Self {
+            signals: Signals::listen(ENDING)?,
+            last: AtomicI32::new(0),
+        })
     }
 
     /// Fails once a signal has arrived.
     fn check(&self) -> anyhow::Result<()> {
-        match self.0.load(Ordering::Relaxed) {
+        if let Some(received) = self.signals.next() {
+            self.last.store(received.signal, Ordering::Relaxed);
+        }
+        match self.last.load(Ordering::Relaxed) {
             0 => Ok(()),
             signal => Err(HintedError {
                 message: format!("stopped by signal {signal}"),
