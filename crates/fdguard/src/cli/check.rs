@@ -37,6 +37,9 @@ pub struct CheckArgs {
     /// Thresholds.
     #[command(flatten)]
     pub settings: SettingsArgs,
+    /// Print every setting of the scenario and of fdguard.toml with its source, and exit.
+    #[arg(long)]
+    pub explain: bool,
     /// Protection: closed descriptor numbers are quarantined so that stale uses are detected.
     #[command(flatten)]
     pub protect: ProtectArgs,
@@ -62,7 +65,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = crate::exit::FINDINGS)]
     pub error_exitcode: u8,
     /// Program or server to run, with its arguments.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["pid", "scenario"])]
+    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["pid", "scenario", "explain"])]
     pub command: Vec<OsString>,
 }
 
