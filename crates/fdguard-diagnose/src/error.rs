@@ -12,7 +12,7 @@ pub enum Error {
     Probe(#[from] fdguard_probe::Error),
     /// A symptom of the playbook has a wrong pattern.
     #[error(transparent)]
-    Playbook(#[from] fdguard_core::playbook::PlaybookError),
+    Playbook(#[from] fdguard_core::located::ConfigMistake),
     /// A file could not be read or written.
     #[error("{name}")]
     File {

@@ -17,6 +17,7 @@ use crate::judge::Verdict;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
 use crate::rule::{RuleSettings, wording};
+use crate::units::{self, plural};
 use crate::{Class, Pid, TcpState, Text};
 
 /// The class and target of a descriptor, as far as they are known.
@@ -405,7 +406,7 @@ fn why(
     };
     let (from, to) = (first.opened.real, last.opened.real);
     let speed = rate(members).map_or(String::new(), |rate| {
-        format!(" ({})", wording::short_rate(rate))
+        format!(" ({})", units::short_rate(rate))
     });
     let on = target
         .filter(|target| target.as_bytes().first() == Some(&b'/'))
@@ -449,7 +450,7 @@ fn why(
 #[must_use]
 pub fn things(class: Option<&Class>, count: u64) -> String {
     let Some(class) = class else {
-        return plural("descriptor", count);
+        return plural(count, "descriptor");
     };
     let word = match class {
         Class::Regular | Class::Deleted => "file",
@@ -462,17 +463,9 @@ pub fn things(class: Option<&Class>, count: u64) -> String {
         Class::Eventpoll => "epoll instance",
         Class::PtyMaster => "terminal",
         Class::SqliteDb => "SQLite database handle",
-        other => return plural(&format!("{other} descriptor"), count),
+        other => return plural(count, &format!("{other} descriptor")),
     };
-    plural(word, count)
-}
-
-fn plural(word: &str, count: u64) -> String {
-    match (count, word.strip_suffix('y')) {
-        (1, _) => word.to_owned(),
-        (_, Some(stem)) => format!("{stem}ies"),
-        (_, None) => format!("{word}s"),
-    }
+    plural(count, word)
 }
 
 /// With a capital letter and a full stop.

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use fdguard_core::Gap;
 use fdguard_core::recording::{RECORDING_SCHEMA, RecordingEntry, RecordingHeader};
+use fdguard_core::units::counted;
 use serde::Deserialize;
 
 use super::frames::{Frames, is_zstd};
@@ -169,7 +170,7 @@ impl Replay {
             gaps.push(Gap::new(
                 format!(
                     "{} of the recording ({})",
-                    counted(skipped),
+                    counted(skipped, "entry"),
                     kinds.join(", ")
                 ),
                 "this version of fdguard does not support them",
@@ -180,7 +181,7 @@ impl Replay {
             gaps.push(Gap::new(
                 format!(
                     "the timestamps of {} of the recording",
-                    counted(self.backwards)
+                    counted(self.backwards, "entry")
                 ),
                 "the recording's clock went backwards",
                 "none: fdguard used the time of the preceding entry",
@@ -188,11 +189,6 @@ impl Replay {
         }
         gaps
     }
-}
-
-fn counted(entries: u64) -> String {
-    let noun = if entries == 1 { "entry" } else { "entries" };
-    format!("{entries} {noun}")
 }
 
 impl Iterator for Replay {

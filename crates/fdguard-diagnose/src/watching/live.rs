@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::error::Error as _;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_core::diagnosis::WatchEnd;
@@ -11,13 +11,15 @@ use fdguard_core::timeline::Look;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Gap, Pid, Text};
 use fdguard_probe::Probe;
+use fdguard_process::random;
+use fdguard_process::signals::Signals;
 use jiff::Timestamp;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::clocks::Reading;
 use super::target::WatchTarget;
 use super::trouble::{Trouble, trouble_of};
-use super::wait::{Signals, WakeReason, wait};
+use super::wait::{WakeReason, wait};
 use crate::Error;
 
 /// A search for new processes may take one part in two hundred of the time.
@@ -48,12 +50,12 @@ pub struct WatchPlan {
 }
 
 /// What happens to a watch on a termination signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum OnSignal {
     /// The watch ends; a second signal a little later ends fdguard at once.
     End,
-    /// It looks once more and continues: the caller decides.
-    Tell,
+    /// It looks once more and continues: the caller reads the signal and decides.
+    Tell(Arc<Signals>),
 }
 
 /// The result of an advance.
@@ -84,7 +86,7 @@ pub struct LiveWatch<'p> {
     /// The number of processes seen so far.
     seen: u32,
     watch: Watch,
-    signals: Signals,
+    signals: Arc<Signals>,
     clocks: Reading,
     /// Entries that have not been taken yet.
     fresh: Vec<RecordingEntry>,
@@ -109,7 +111,10 @@ impl<'p> LiveWatch<'p> {
             known: HashSet::new(),
             seen: 0,
             watch: Watch::new(header),
-            signals: Signals::listen(plan.on_signal).map_err(Error::Signals)?,
+            signals: match &plan.on_signal {
+                OnSignal::End => Signals::listen_for_end().map_err(Error::Signals)?,
+                OnSignal::Tell(signals) => Arc::clone(signals),
+            },
             clocks: Reading::now(),
             fresh: Vec::new(),
             plan,
@@ -142,8 +147,7 @@ impl<'p> LiveWatch<'p> {
         let due = end.map_or(due, |end| due.min(end));
         let handles: Vec<_> = self.watched.iter().map(|one| &one.handle).collect();
         match wait(&self.signals, &handles, due.min(deadline)) {
-            WakeReason::Signal if self.plan.on_signal == OnSignal::Tell => {
-                self.signals.forget();
+            WakeReason::Signal if matches!(self.plan.on_signal, OnSignal::Tell(_)) => {
                 self.read_all()?;
                 let progress = self.after_look()?;
                 let is_over = progress == WatchProgress::Ended;
@@ -196,7 +200,7 @@ impl<'p> LiveWatch<'p> {
             self.next += self.plan.every.max(Duration::from_millis(1));
         }
         if !self.plan.jitter.is_zero() {
-            let random = RandomState::new().build_hasher().finish();
+            let random = random::bytes().map_or(0, u64::from_ne_bytes);
             let share = (random % 2001) as f64 / 1000.0;
             let shifted = self.next + self.plan.jitter.mul_f64(share);
             self.next = shifted.saturating_sub(self.plan.jitter).max(now);

@@ -2,6 +2,7 @@
 
 mod baseline;
 mod exercise;
+mod explain;
 mod family;
 mod start;
 mod stat;
@@ -44,6 +45,11 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
 fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     if let Some(path) = &args.settings.config {
         must_exist(path, "--config")?;
+    }
+    if args.explain {
+        let text = explain::explain(args)?;
+        output::emit(None, |out| Ok(out.write_all(text.as_bytes())?))?;
+        return Ok(exit::CLEAN);
     }
     let settings = settings::settings(&args.settings)?;
     // Fail early if a report file cannot be written.

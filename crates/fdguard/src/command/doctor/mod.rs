@@ -113,7 +113,7 @@ fn step_text(
     args: &DoctorArgs,
     settings: &RuleSettings,
 ) -> String {
-    let processes = counted(processes as u64, "process", "processes");
+    let processes = counted(processes as u64, "process");
     match step {
         DoctorStep::Read => format!("reading {processes}"),
         DoctorStep::Watch(watch) => progress::of_watch(watch, settings, Some(args.length)),

@@ -76,7 +76,7 @@ pub(super) fn watch<'p>(
         every,
         jitter: Duration::ZERO,
         length,
-        on_signal: OnSignal::Tell,
+        on_signal: OnSignal::Tell(requests.signals()),
     };
     let mut watched = WatchOutcome {
         began: Timestamp::now(),

@@ -8,8 +8,7 @@ mod server;
 mod tee;
 
 use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
@@ -21,9 +20,9 @@ use fdguard_diagnose::check::{
     ExerciseResult, ExercisedServer, Proof, Survey, judge_cycles, piles_per_cycle,
 };
 use fdguard_probe::Probe;
+use fdguard_process::signals::{ENDING, Signals};
 use fdguard_trace::{Symbols, monotonic};
 use jiff::Timestamp;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::plan::Drill;
 pub(super) use self::plan::Plan;
@@ -45,23 +44,27 @@ const SETTLED: u32 = 4;
 const DYING: Duration = Duration::from_millis(300);
 
 /// A received signal.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Stop(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub(super) struct Stop {
+    signals: Signals,
+    last: AtomicI32,
+}
 
 impl Stop {
     /// Starts to catch signals.
     fn listen() -> anyhow::Result<Self> {
-        let stop = Self::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let number = usize::try_from(signal).unwrap_or(0);
-            signal_hook::flag::register_usize(signal, Arc::clone(&stop.0), number)?;
-        }
-        Ok(stop)
+        Ok(Self {
+            signals: Signals::listen(ENDING)?,
+            last: AtomicI32::new(0),
+        })
     }
 
     /// Fails once a signal has arrived.
     fn check(&self) -> anyhow::Result<()> {
-        match self.0.load(Ordering::Relaxed) {
+        if let Some(received) = self.signals.next() {
+            self.last.store(received.signal, Ordering::Relaxed);
+        }
+        match self.last.load(Ordering::Relaxed) {
             0 => Ok(()),
             signal => Err(HintedError {
                 message: format!("stopped by signal {signal}"),
