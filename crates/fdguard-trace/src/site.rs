@@ -1,5 +1,6 @@
 //! Descriptors grouped by the place that opened them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -144,8 +145,7 @@ impl Site {
             .into_values()
             .filter_map(|open| Self::of_stack(tables, table, open, symbols))
             .collect();
-        // Ties are broken by age, so that the same program gives the same order.
-        stacks.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest_at()));
+        Self::sort(&mut stacks);
         let mut sites: Vec<Self> = Vec::new();
         for stack in stacks {
             let same = sites
@@ -156,8 +156,40 @@ impl Site {
                 None => sites.push(stack),
             }
         }
-        sites.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest_at()));
+        Self::sort(&mut sites);
         sites
+    }
+
+    /// The one with the most first. Ties are broken by age, so that the same program gives the same
+    /// order.
+    pub fn sort(sites: &mut [Self]) {
+        sites.sort_by_key(|site| (Reverse(site.open.len()), site.oldest_at()));
+    }
+
+    /// The site of some of its descriptors; `None` if none is wanted.
+    #[must_use]
+    pub fn only(&self, wanted: impl Fn(&OpenFd) -> bool) -> Option<Self> {
+        let open = self.open.iter().copied().filter(|open| wanted(open));
+        let open: BTreeMap<u32, OpenFd> = open.map(|open| (open.fd, open)).collect();
+        let mut paths = self.paths.clone();
+        for path in &mut paths {
+            path.fds.retain(|fd| open.contains_key(fd));
+        }
+        paths.retain(|path| !path.fds.is_empty());
+        let oldest_at = |path: &CallPath| {
+            let open = path.fds.iter().filter_map(|fd| open.get(fd));
+            open.map(|open| open.descriptor.ns).min()
+        };
+        paths.sort_by_key(|path| (Reverse(path.fds.len()), oldest_at(path)));
+        Some(Self {
+            stack: paths.first()?.stack.clone(),
+            culprit: self.culprit.clone(),
+            leaking_caller: self.leaking_caller.clone(),
+            open: open.into_values().collect(),
+            opened: paths.iter().map(|path| path.opened).sum(),
+            closed: paths.iter().map(|path| path.closed).sum(),
+            paths,
+        })
     }
 
     fn of_stack(
@@ -191,7 +223,8 @@ impl Site {
         })
     }
 
-    fn absorb(&mut self, other: Self) {
+    /// Adds another site of the same culprit.
+    pub fn absorb(&mut self, other: Self) {
         self.open.extend(other.open);
         self.opened += other.opened;
         self.closed += other.closed;

@@ -132,7 +132,7 @@ fn traced_in(options: Options, words: impl FnOnce(&Path) -> Vec<OsString>) -> Ru
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("said");
     let mut traced = TracedCommand::launch(&words(&file), options).unwrap();
-    assert_eq!(traced.blind(), None);
+    assert_eq!(traced.session.source().blind(), None);
     let status = traced.wait().unwrap();
     Run {
         outcome: Outcome {
@@ -140,7 +140,7 @@ fn traced_in(options: Options, words: impl FnOnce(&Path) -> Vec<OsString>) -> Ru
             status,
         },
         pid: traced.pid(),
-        tables: traced.tables().unwrap(),
+        tables: traced.session.tables().unwrap(),
     }
 }
 

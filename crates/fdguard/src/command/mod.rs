@@ -14,7 +14,6 @@ mod drill;
 mod explain;
 mod host;
 mod inspect;
-mod link;
 mod pick;
 mod run;
 mod settings;

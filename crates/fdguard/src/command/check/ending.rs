@@ -12,11 +12,10 @@ use fdguard_core::proof::Remains;
 use fdguard_core::proof::at_exit::{self, DescriptorAtExit, Life, SiteAtExit};
 use fdguard_core::watch::WatchedProcess;
 use fdguard_core::{Class, Pid, Text};
+use fdguard_diagnose::trace::{FdNames, classify_link};
 use fdguard_trace::{ExitReport, ProcessTables, TracedProcess};
 
 use super::baseline::{self, HeldCounts};
-use crate::command::link;
-use crate::command::trace::names::FdNames;
 
 /// What is known when everything has ended.
 pub(super) struct Ending<'a> {
@@ -55,7 +54,7 @@ pub(super) fn held(ending: &Ending<'_>) -> Option<HeldCounts> {
     // It inherited these from fdguard, under the same numbers.
     let inherited = root.inherited.iter().filter_map(|fd| {
         let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-        link::of_link(std::os::unix::ffi::OsStrExt::as_bytes(link.as_os_str())).0
+        classify_link(std::os::unix::ffi::OsStrExt::as_bytes(link.as_os_str())).0
     });
     Some(baseline::count(
         own.chain(inherited).map(|class| (class, 1)),
@@ -166,7 +165,7 @@ impl<'a> EndNames<'a> {
         Self {
             names: ending.names,
             process,
-            links: links.map(|(fd, link)| (*fd, link::of_link(link))).collect(),
+            links: links.map(|(fd, link)| (*fd, classify_link(link))).collect(),
             report,
         }
     }

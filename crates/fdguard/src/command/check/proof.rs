@@ -18,8 +18,8 @@ use super::baseline::HeldCounts;
 use super::exercise::ExerciseResult;
 use super::go;
 use crate::command::clearing;
-use crate::command::trace::children::comm;
 use crate::report::problem::ProblemReport;
+use fdguard_diagnose::trace::comm;
 
 /// Rules of a watch whose findings fail a check. Findings about the host alone are not the
 /// program's fault.

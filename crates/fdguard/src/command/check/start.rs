@@ -3,7 +3,7 @@
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::process::{Fate, LeftoverProcess};
-use fdguard_trace::{Symbols, TracedCommand};
+use fdguard_trace::TraceSession;
 
 use super::family::Family;
 use crate::cli::LeaveArgs;
@@ -18,15 +18,14 @@ pub(super) fn left(
     family: &mut Family,
     leave: &LeaveArgs,
     allowed: &[Glob],
-    traced: &TracedCommand,
+    session: &mut TraceSession,
 ) -> Vec<LeftoverProcess> {
-    let mut symbols = Symbols::new();
     let mut processes = family.left(leave.grace, leave.keep_leftovers, allowed);
     for one in &mut processes {
-        one.origin = traced.child_origin(one.pid, &mut symbols);
+        one.origin = session.child_origin(one.pid);
     }
     if processes.iter().any(|one| one.fate == Fate::Zombie) {
-        let lines = traced.child_lines(&mut symbols);
+        let lines = session.child_lines();
         let waits = |one: &LeftoverProcess| {
             let mut lines = lines.iter().map(|(line, _)| line);
             lines.any(|line| is_habit(line) && is_of(one, line))

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
 use fdguard_probe::Probe;
-use fdguard_trace::{Options, SiteDetail, Symbols, TracedCommand};
+use fdguard_trace::{Options, SiteDetail, TracedCommand};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::baseline;
@@ -16,8 +16,6 @@ use super::proof::{self, Evidence, Proof};
 use super::{code_of, start};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, WatchOutcome};
-use crate::report::trace::TraceReport;
-use crate::watching::LiveWatch;
 
 /// Runs the program and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
@@ -29,7 +27,7 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
     let mut traced = limited(args.limit, || {
         Ok(TracedCommand::launch(&args.command, options)?)
     })?;
-    if let Some(blind) = traced.blind().filter(|_| is_protected) {
+    if let Some(blind) = traced.session.source().blind().filter(|_| is_protected) {
         trace::notify(&format!("not protected: {}", blind.why()));
     }
     family.follow(traced.pid())?;
@@ -44,31 +42,29 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
             traced.wait()?
         }
     };
-    conclude(args, settings, (&traced, status), &watched, &mut family)
+    conclude(args, settings, (&mut traced, status), &watched, &mut family)
 }
 
 /// Judges what an ended program left.
 fn conclude(
     args: &CheckArgs,
     settings: &RuleSettings,
-    (traced, status): (&TracedCommand, ExitStatus),
+    (traced, status): (&mut TracedCommand, ExitStatus),
     watched: &WatchOutcome<'_>,
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
-    let processes = start::left(family, leave, &leave.allow_process, traced);
+    let processes = start::left(family, leave, &leave.allow_process, &mut traced.session);
     let detail = if args.reports.json {
         SiteDetail::Every
     } else {
         SiteDetail::Held
     };
-    let report = TraceReport::of_launched(watched, (traced, detail), &args.command, settings)?;
-    let (mut diagnosis, watch) = (
-        report.diagnosis,
-        watched.live.as_ref().map(LiveWatch::watch),
-    );
+    let state = traced.session.finish(detail, watched.status.is_some())?;
+    let report = watched.report(&state, (traced.pid(), &args.command), settings);
+    let (mut diagnosis, watch) = (report.diagnosis, watched.watch());
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
-    let tables = traced.tables()?;
+    let tables = traced.session.tables()?;
     let ending = Ending {
         traces: &report.traced,
         tables: &tables,
@@ -98,7 +94,7 @@ fn conclude(
     let evidence = Evidence {
         diagnosis,
         remains,
-        piles: traced.child_piles(&mut Symbols::new(), true),
+        piles: state.piles,
         processes,
         status: Some(own_code(watched, status)),
         exercises: Vec::new(),

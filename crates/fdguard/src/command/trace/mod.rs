@@ -1,18 +1,12 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
-pub(super) mod aggregate;
-pub(super) mod children;
-mod conclusions;
 mod follow;
-pub(super) mod names;
 mod notes;
 mod outputs;
 mod report;
 mod run_loop;
 pub(super) mod signals;
-mod sites;
 mod text;
-mod unread_languages;
 mod view;
 
 use std::io::Write as _;
@@ -25,6 +19,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::RuleSettings;
+use fdguard_diagnose::trace::{TraceReport, add_child_piles};
 use fdguard_probe::Probe;
 use fdguard_trace::{Error, Options, SiteDetail, TracedCommand};
 
@@ -32,7 +27,6 @@ use super::{clearing, settings};
 use crate::cli::TraceArgs;
 use crate::exit;
 use crate::output::OutputStream;
-use crate::report::trace::TraceReport;
 use crate::terminal;
 use crate::watching::WatchProgress;
 
@@ -99,7 +93,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let is_protected = protection.is_some();
     let options = Options::default().protecting(protection);
     let mut traced = TracedCommand::launch(&args.command, options)?;
-    if let Some(blind) = traced.blind().filter(|_| is_protected) {
+    if let Some(blind) = traced.session.source().blind().filter(|_| is_protected) {
         notify(&format!("not protected: {}", blind.why()));
     }
     let mut notes = Notes::new(&settings, args.length);
@@ -119,9 +113,9 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     } else {
         SiteDetail::Held
     };
-    let mut report =
-        TraceReport::of_launched(&watched, (&traced, detail), &args.command, &settings)?;
-    children::add(&mut report.diagnosis, &traced);
+    let state = traced.session.finish(detail, watched.status.is_some())?;
+    let mut report = watched.report(&state, (traced.pid(), &args.command), &settings);
+    add_child_piles(&mut report.diagnosis, &state.piles);
     let clearance = Clearance::new(&args.allow, &settings);
     clearing::clear(&mut report.diagnosis, &clearance);
     clearing::apply_clearances(&mut report.diagnosis);

@@ -8,13 +8,14 @@ use fdguard_core::blame::own_frames;
 use fdguard_core::dependency_path::through;
 use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
 use fdguard_core::origin::Frame;
+use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::Site;
 
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
 use crate::report::table::class_name;
 use crate::report::trace::answer::{self, DisplayOptions};
-use crate::report::trace::{ProcessSites, TraceReport, hazard, name};
+use crate::report::trace::{hazard, name};
 use crate::terminal::{sanitize, sanitize_str};
 
 /// How many sites of one process and frames of one stack are shown.

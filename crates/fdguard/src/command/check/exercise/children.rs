@@ -2,21 +2,15 @@
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::proof::cycles::{self, CycleOutcome};
-use fdguard_trace::Symbols;
 
 use super::server::Server;
 
 /// The lines that leave a child in each cycle. `begins` are the times at which the cycles began.
-pub(super) fn piles(
-    server: &Server,
-    begins: &[u64],
-    requests: u64,
-    symbols: &mut Symbols,
-) -> Vec<ChildPile> {
+pub(super) fn piles(server: &mut Server, begins: &[u64], requests: u64) -> Vec<ChildPile> {
     let Server::Launched(launched) = server else {
         return Vec::new();
     };
-    let left = launched.traced.child_lines(symbols).into_iter();
+    let left = launched.traced.session.child_lines().into_iter();
     left.filter_map(|(pile, starts)| judge(pile, &starts, begins, requests))
         .collect()
 }

@@ -1,12 +1,13 @@
 //! The diagnosis of an exercise.
 
-use fdguard_core::Gap;
+use std::collections::{BTreeSet, HashMap};
+
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
 use fdguard_core::event::CollectedEvents;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::proof::{Remains, RemainsVerdict};
-use fdguard_trace::Symbols;
+use fdguard_core::{Fd, Gap, Pid};
 use jiff::Timestamp;
 
 use super::super::proof::budget_finding;
@@ -44,7 +45,7 @@ pub(super) fn verdict(remains: &[Remains]) -> Verdict {
 /// Why lines are unknown; `None` if they are known.
 fn lines_gap(server: &Server, has_table: bool) -> Option<Gap> {
     let blind = match server {
-        Server::Launched(one) => one.traced.blind(),
+        Server::Launched(one) => one.traced.session.source().blind(),
         Server::Attached(_) => None,
     };
     let what = "the lines that opened descriptors";
@@ -68,24 +69,28 @@ fn lines_gap(server: &Server, has_table: bool) -> Option<Gap> {
 pub(super) fn diagnosis(
     bench: &Bench<'_>,
     survey: &Survey<'_>,
-    server: &Server,
+    server: &mut Server,
     began: Timestamp,
 ) -> anyhow::Result<Diagnosis> {
-    let tables = server.tables()?;
-    let table = |pid| tables.as_ref().and_then(|tables| tables.table_of(pid));
-    let attributed = survey
-        .held()
-        .filter(|(pid, fd, _)| table(*pid).is_some_and(|table| table.open.contains_key(fd)));
+    let state = server.state()?;
+    let open: HashMap<Pid, BTreeSet<Fd>> = state
+        .iter()
+        .flat_map(|state| &state.sites)
+        .map(|one| (one.pid, one.open()))
+        .collect();
+    let is_attributed = |(pid, fd, _): &(Pid, Fd, _)| {
+        let open = open.get(pid);
+        open.is_some_and(|open| open.contains(fd))
+    };
+    let attributed = survey.held().filter(is_attributed).count() as u64;
     let mut gaps = survey.gaps();
-    gaps.extend(lines_gap(server, table(server.pid()).is_some()));
-    let (hazards, unheard) = match server {
-        Server::Launched(one) => one.traced.hazards(&mut Symbols::new(), false),
-        Server::Attached(_) => (Vec::new(), CollectedEvents::default().gaps()),
+    gaps.extend(lines_gap(server, open.contains_key(&server.pid())));
+    let scope = state.as_ref().map(|state| state.scope.clone());
+    let (hazards, unheard) = match state {
+        Some(state) => (state.hazards, state.gaps),
+        None => (Vec::new(), CollectedEvents::default().gaps()),
     };
     gaps.extend(unheard);
-    let lost = tables
-        .as_ref()
-        .map_or(0, fdguard_trace::ProcessTables::lost_events);
     Ok(Diagnosis {
         schema: DIAGNOSIS_SCHEMA.to_owned(),
         started_at: began,
@@ -109,10 +114,13 @@ pub(super) fn diagnosis(
         processes: Vec::new(),
         predecessors: Vec::new(),
         coverage: Coverage {
-            backend: if tables.is_some() { "preload" } else { "probe" }.to_owned(),
-            attributed_fds: attributed.count() as u64,
+            backend: scope
+                .as_ref()
+                .map_or("probe", |scope| scope.backend)
+                .to_owned(),
+            attributed_fds: attributed,
             live_fds: Some(survey.count()),
-            lost_events: lost,
+            lost_events: scope.map_or(0, |scope| scope.lost_events),
         },
         gaps,
     })

@@ -6,7 +6,7 @@ use fdguard_core::origin::{Culprit, Origin};
 use fdguard_core::proof::cycles::{self, CycleOutcome};
 use fdguard_core::proof::{Remains, RemainsVerdict};
 use fdguard_core::{Class, Fd, Pid, Text};
-use fdguard_trace::{ProcessTables, Site, Symbols};
+use fdguard_trace::{Site, TraceState};
 
 use super::survey::{OpenDescriptor, Survey};
 
@@ -26,16 +26,14 @@ struct Group {
 /// the times at which the cycles began, by the tracer's clock.
 pub(super) fn judge(
     survey: &Survey<'_>,
-    tables: Option<&ProcessTables>,
+    state: Option<&TraceState>,
     begins: &[u64],
-    now: u64,
-    symbols: &mut Symbols,
 ) -> (Vec<Remains>, bool) {
     let comm = survey
         .process()
         .map(|process| process.comm)
         .unwrap_or_default();
-    let groups = groups(survey, tables, begins, now, symbols);
+    let groups = groups(survey, state, begins);
     let mut is_undecided = false;
     let mut remains = Vec::new();
     for group in groups {
@@ -112,13 +110,7 @@ impl Group {
 }
 
 /// Everything that was opened in a cycle and is still open.
-fn groups(
-    survey: &Survey<'_>,
-    tables: Option<&ProcessTables>,
-    begins: &[u64],
-    now: u64,
-    symbols: &mut Symbols,
-) -> Vec<Group> {
+fn groups(survey: &Survey<'_>, state: Option<&TraceState>, begins: &[u64]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut by_pid: HashMap<Pid, HashMap<Fd, &OpenDescriptor>> = HashMap::new();
     for (pid, fd, seen) in survey.held() {
@@ -128,17 +120,16 @@ fn groups(
     pids.sort_unstable();
     for pid in pids {
         let mut held = by_pid.remove(&pid).unwrap_or_default();
-        let table = tables.and_then(|tables| Some((tables, tables.table_of(pid)?)));
-        if let Some((tables, table)) = table {
-            let fds: Vec<Fd> = held.keys().copied().collect();
-            for site in Site::rank(tables, table, fds, symbols) {
-                take_site(&mut groups, pid, &site, &mut held, begins, now);
+        let traced = state.and_then(|state| Some((state, state.sites_of(pid)?)));
+        if let Some((state, open)) = traced {
+            for site in open.only(|one| held.contains_key(&one.fd)) {
+                take_site(&mut groups, pid, &site, &mut held, begins, state.now.0);
             }
         }
         // A child does not open what it inherits from its parent, such as its standard input; the
         // child itself is reported if it stays.
-        let is_inborn = |fd: Fd, seen: &OpenDescriptor| match table {
-            Some((_, table)) => seen.inborn && (fd <= 2 || table.inherited.contains(&fd)),
+        let is_inborn = |fd: Fd, seen: &OpenDescriptor| match traced {
+            Some((_, open)) => seen.inborn && (fd <= 2 || open.inherited.contains(&fd)),
             None => seen.inborn,
         };
         let mut rest: Vec<(Fd, &OpenDescriptor)> = held

@@ -20,7 +20,7 @@ use fdguard_core::children::finding::ChildPile;
 use fdguard_core::proof::Remains;
 use fdguard_core::rule::RuleSettings;
 use fdguard_probe::Probe;
-use fdguard_trace::{Symbols, monotonic};
+use fdguard_trace::monotonic;
 use jiff::Timestamp;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -107,7 +107,6 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
         stop: &stop,
         progress: &progress,
         begins: Vec::new(),
-        symbols: Symbols::new(),
     };
     let mut survey = bench.wait_until_ready(&probe, &mut server)?;
     let (mut remains, mut exercises, mut before) = (Vec::new(), Vec::new(), None);
@@ -122,7 +121,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             exercise: drill.name.clone(),
             ..one
         }));
-        piles.extend(bench.child_piles(&server, drill));
+        piles.extend(bench.child_piles(&mut server, drill));
         exercises.push(ExerciseResult {
             name: drill.name.clone(),
             cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
@@ -132,7 +131,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             undecided,
         });
     }
-    let mut diagnosis = diagnosis(&bench, &survey, &server, began)?;
+    let mut diagnosis = diagnosis(&bench, &survey, &mut server, began)?;
     diagnosis.baseline = before;
     diagnosis.verdict = verdict(&remains);
     diagnosis.findings = over_budget(plan, &survey, &diagnosis);
@@ -174,7 +173,6 @@ struct Bench<'a> {
     progress: &'a ProgressLine,
     /// When each measured cycle began, by the tracer's clock.
     begins: Vec<u64>,
-    symbols: Symbols,
 }
 
 impl Bench<'_> {
@@ -376,14 +374,8 @@ impl Bench<'_> {
             self.progress
                 .show(|| format!("{}: waiting for the server to settle", drill.title()));
             self.wait_until_idle(survey, server, done)?;
-            let tables = server.tables()?;
-            let (remains, is_undecided) = judgement::judge(
-                survey,
-                tables.as_ref(),
-                &self.begins,
-                monotonic(),
-                &mut self.symbols,
-            );
+            let state = server.state()?;
+            let (remains, is_undecided) = judgement::judge(survey, state.as_ref(), &self.begins);
             if !is_undecided || until >= asked.saturating_mul(MOST) {
                 return Ok((remains, is_undecided));
             }
@@ -392,9 +384,9 @@ impl Bench<'_> {
     }
 
     /// The lines that leave a child in each cycle.
-    fn child_piles(&mut self, server: &Server, drill: &Drill) -> Vec<ChildPile> {
+    fn child_piles(&self, server: &mut Server, drill: &Drill) -> Vec<ChildPile> {
         let requests = u64::from(drill.concurrency);
-        children::piles(server, &self.begins, requests, &mut self.symbols)
+        children::piles(server, &self.begins, requests)
     }
 
     /// Lets the server release what it used: runs the user's command, then waits until nothing

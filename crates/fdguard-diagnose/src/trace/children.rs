@@ -1,15 +1,13 @@
 //! Adds findings about children that pile up.
 
-use fdguard_core::children::finding;
+use fdguard_core::children::finding::{self, ChildPile};
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::judge::Verdict;
 use fdguard_core::{Pid, Text};
-use fdguard_trace::{Symbols, TracedCommand};
 
 /// Adds the lines that start children and do not wait for them.
-pub(super) fn add(diagnosis: &mut Diagnosis, traced: &TracedCommand) {
-    let piles = traced.child_piles(&mut Symbols::new(), true);
-    for pile in &piles {
+pub fn add_child_piles(diagnosis: &mut Diagnosis, piles: &[ChildPile]) {
+    for pile in piles {
         let comm = comm(diagnosis, pile.pid);
         finding::add(&mut diagnosis.findings, pile, comm);
     }
@@ -29,7 +27,8 @@ pub(super) fn add(diagnosis: &mut Diagnosis, traced: &TracedCommand) {
 }
 
 /// The command of a watched process; for a child that was never seen, that of the launched one.
-pub(in crate::command) fn comm(diagnosis: &Diagnosis, pid: Pid) -> Text {
+#[must_use]
+pub fn comm(diagnosis: &Diagnosis, pid: Pid) -> Text {
     let mut watched = diagnosis.processes.iter();
     let known = watched.find(|one| one.pid == pid);
     known.map_or_else(|| diagnosis.process.comm.clone(), |one| one.comm.clone())

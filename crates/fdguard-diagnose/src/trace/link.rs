@@ -9,7 +9,8 @@ use fdguard_core::{Class, TcpState, Text};
 
 /// Classifies a link of `/proc`: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent if
 /// only the process could know it: the kind of a socket.
-pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
+#[must_use]
+pub fn classify_link(link: &[u8]) -> (Option<Class>, Text) {
     if link.starts_with(b"socket:[") {
         return of_socket(link);
     }
@@ -120,11 +121,11 @@ fn of_kind(kind: FileType) -> Class {
 mod tests {
     use fdguard_core::{Class, TcpState};
 
-    use super::of_link;
+    use super::classify_link;
 
     #[test]
     fn a_link_tells_the_class_or_that_it_does_not() {
-        let class = |link: &str| of_link(link.as_bytes()).0;
+        let class = |link: &str| classify_link(link.as_bytes()).0;
         assert_eq!(class("pipe:[12]"), Some(Class::Pipe));
         assert_eq!(class("socket:[12]"), None);
         assert_eq!(
@@ -132,7 +133,7 @@ mod tests {
             Some(Class::Tcp(TcpState::Listen))
         );
         assert_eq!(class("socket:[12] 1 2 0"), Some(Class::Unix));
-        assert_eq!(of_link(b"socket:[12] 10 2 0").1, "socket:[12]".into());
+        assert_eq!(classify_link(b"socket:[12] 10 2 0").1, "socket:[12]".into());
         assert_eq!(class("anon_inode:[eventfd]"), Some(Class::Eventfd));
         assert_eq!(class("anon_inode:inotify"), Some(Class::Inotify));
         assert_eq!(class("anon_inode:[new]"), Some(Class::Other("new".into())));

@@ -1,52 +1,125 @@
 //! The verdict of every traced process from its lifetimes, which replaces the one from sampling.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::Duration;
 
-use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, ReleasedAtEnd};
+use fdguard_core::diagnosis::{
+    Coverage, DIAGNOSIS_SCHEMA, Diagnosis, ProcessDiagnosis, ReleasedAtEnd, WatchEnd,
+};
 use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lifetimes::Lifetime;
 use fdguard_core::lifetimes::report::{Conclusion, SiteReport, TracedSubject};
 use fdguard_core::rule::RuleSettings;
-use fdguard_core::snapshot::Limits;
+use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::watch::{Watch, WatchedProcess};
-use fdguard_core::{Pid, Text};
-use fdguard_trace::{Site, TracedProcess, monotonic};
+use fdguard_core::{Gap, Pid, Text};
+use fdguard_trace::{BlindReason, Site, TraceState, TracedProcess};
 use jiff::{SignedDuration, Timestamp};
 
-use super::aggregate::{is_go, members};
 use super::names::FdNames;
-use crate::report::trace::ProcessSites;
+use super::{ProcessSites, TraceReport, add_coverage, gaps, is_go, members};
 
 /// Rules about the course of counts: for a traced process the lifetimes are more precise.
 const BY_COUNT: &[&str] = &["leak", "growth", "plateau"];
 
-/// What is known of the processes of a trace.
-pub(super) struct Material<'a> {
-    pub(super) watch: Option<&'a Watch>,
-    pub(super) processes: &'a [TracedProcess],
-    pub(super) names: &'a FdNames,
-    pub(super) settings: &'a RuleSettings,
+/// A program that fdguard launched: what the tracer recorded, and what the watch saw from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchedTrace<'a> {
+    /// What the tracer recorded.
+    pub state: &'a TraceState,
+    /// What the looks from outside saw; `None` if the program ended before the first one.
+    pub watch: Option<&'a Watch>,
+    /// The descriptors' names at the looks.
+    pub names: &'a FdNames,
+    /// What the user set.
+    pub settings: &'a RuleSettings,
 }
 
-impl Material<'_> {
+/// How it was launched.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchedProgram<'a> {
+    /// Its process.
+    pub pid: Pid,
+    /// The program and its arguments.
+    pub command: &'a [OsString],
+    /// When it was started.
+    pub began: Timestamp,
+}
+
+impl LaunchedTrace<'_> {
+    /// The report: the samples from outside, overruled by what the tracer recorded.
+    #[must_use]
+    pub fn report(&self, program: &LaunchedProgram<'_>) -> TraceReport {
+        let (state, root) = (self.state, program.pid);
+        let looked = self.watch.and_then(|watch| watch.diagnosis(self.settings));
+        let mut diagnosis = looked.unwrap_or_else(|| unlooked(program, state));
+        name_the_command(&mut diagnosis.process, program);
+        let processes = self.conclude(&mut diagnosis);
+        diagnosis.hazards = state.hazards.clone();
+        add_coverage(&mut diagnosis, &state.scope, &processes);
+        let untraced = self.untraced(root);
+        let gaps = gaps::gaps(&state.scope, root, &processes, &untraced);
+        diagnosis.gaps.extend(gaps);
+        diagnosis.gaps.extend(state.gaps.iter().cloned());
+        if self.watch.is_none() && self.latest(root).is_none() {
+            diagnosis.gaps.push(Gap::new(
+                "whether it leaks",
+                "the program ended before the first sample",
+                "no action needed: the descriptors it left open are listed",
+            ));
+        }
+        TraceReport {
+            diagnosis,
+            processes,
+            traced: state.processes.clone(),
+        }
+    }
+
+    /// The verdict of each traced process.
+    #[must_use]
+    pub fn verdicts(&self) -> HashMap<Pid, Verdict> {
+        let processes = self.state.processes.iter();
+        processes
+            .map(|process| (process.pid, self.conclusion(process).verdict))
+            .collect()
+    }
+
+    /// The watched processes that did not record.
+    fn untraced(&self, root: Pid) -> Vec<&WatchedProcess> {
+        let scope = &self.state.scope;
+        let traced: BTreeSet<Pid> = self.state.processes.iter().map(|one| one.pid).collect();
+        let is_untraced = |one: &&WatchedProcess| {
+            let pid = one.process.pid;
+            let has_recorded = traced.contains(&pid) || scope.recorded.contains(&pid);
+            // A forked shell recorded, and then executed a program that cannot.
+            let became = scope.became.get(&pid).map(|became| became.blind);
+            let is_blind = became.is_some_and(|blind| blind != BlindReason::NotLoaded);
+            pid != root && (!has_recorded || is_blind) && one.timeline.looks() > 1
+        };
+        let subjects = self.watch.into_iter().flat_map(Watch::subjects);
+        subjects.filter(is_untraced).collect()
+    }
+
     /// Adds the conclusions from lifetimes to a diagnosis from outside looks; returns the sites of
     /// each process.
-    pub(super) fn conclude(&self, diagnosis: &mut Diagnosis) -> Vec<ProcessSites> {
+    fn conclude(&self, diagnosis: &mut Diagnosis) -> Vec<ProcessSites> {
         let root = diagnosis.process.pid;
         let mut sites = Vec::new();
         let mut shown_sites = Vec::new();
         let mut released: Option<(Pid, ReleasedAtEnd)> = None;
-        for process in self.processes {
+        for process in &self.state.processes {
             let conclusion = self.conclusion(process);
             if let Some(release) = conclusion.release
                 && (released.is_none() || process.pid == root)
             {
                 let at = seconds_after(process.began, release.at);
                 let count = release.count;
-                let at = wall_time(at);
+                let at = self.wall_time(at);
                 released = Some((process.pid, ReleasedAtEnd { count, at }));
             }
             // Of a process's earlier program, only leaks are of interest.
@@ -61,7 +134,7 @@ impl Material<'_> {
         }
         let peak = self.latest(root).map(|process| process.peak);
         diagnosis.peak = peak.map(|peak| peak.count);
-        diagnosis.peak_at = peak.map(|peak| wall_time(peak.at));
+        diagnosis.peak_at = peak.map(|peak| self.wall_time(peak.at));
         diagnosis.released_at_end = released.map(|(_, released)| released);
         sites.sort_by_key(|site| std::cmp::Reverse(site.verdict));
         diagnosis.sites = Some(sites);
@@ -81,7 +154,7 @@ impl Material<'_> {
     }
 
     /// The conclusion from the lifetimes of a process.
-    pub(super) fn conclusion(&self, process: &TracedProcess) -> Conclusion {
+    fn conclusion(&self, process: &TracedProcess) -> Conclusion {
         let subject = self.subject(process.pid);
         let limits = subject.map(|one| one.timeline.limits());
         TracedSubject {
@@ -103,7 +176,7 @@ impl Material<'_> {
     }
 
     fn latest(&self, pid: Pid) -> Option<&TracedProcess> {
-        let of = self.processes.iter().filter(|one| one.pid == pid);
+        let of = self.state.processes.iter().filter(|one| one.pid == pid);
         of.max_by_key(|one| one.began)
     }
 
@@ -150,6 +223,14 @@ impl Material<'_> {
         if !process.comm.is_empty() {
             opinion.comm = Text::from(process.comm.as_str());
         }
+    }
+
+    /// Converts a time of the monotonic clock to the time of day.
+    fn wall_time(&self, at: u64) -> Timestamp {
+        let (now, wall) = self.state.now;
+        let ago = Duration::from_nanos(now.saturating_sub(at));
+        let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);
+        wall.checked_sub(ago).unwrap_or(wall)
     }
 
     /// The sites of a process when its end began, for the report and its pictures.
@@ -216,10 +297,106 @@ fn seconds_after(began: u64, seconds: f64) -> u64 {
     began.saturating_add(u64::try_from(passed.as_nanos()).unwrap_or(0))
 }
 
-/// Converts a time of the monotonic clock to the time of day.
-fn wall_time(at: u64) -> Timestamp {
-    let ago = Duration::from_nanos(monotonic().saturating_sub(at));
-    let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);
-    let now = Timestamp::now();
-    now.checked_sub(ago).unwrap_or(now)
+/// The diagnosis of a program that ended before the first look from outside.
+fn unlooked(program: &LaunchedProgram<'_>, state: &TraceState) -> Diagnosis {
+    Diagnosis {
+        schema: DIAGNOSIS_SCHEMA.to_owned(),
+        started_at: program.began,
+        ended_at: state.now.1,
+        process: process(program),
+        samples: 0,
+        baseline: None,
+        last: None,
+        verdict: Verdict::Unknown,
+        ended: WatchEnd::ProcessEnded,
+        findings: Vec::new(),
+        hazards: Vec::new(),
+        peak: None,
+        peak_at: None,
+        released_at_end: None,
+        sites: None,
+        processes: Vec::new(),
+        predecessors: Vec::new(),
+        coverage: Coverage {
+            backend: state.scope.backend.to_owned(),
+            attributed_fds: 0,
+            live_fds: None,
+            lost_events: 0,
+        },
+        gaps: Vec::new(),
+    }
+}
+
+/// A process that was already exiting at the first look has no command line.
+fn name_the_command(process: &mut Process, program: &LaunchedProgram<'_>) {
+    if process.pid == program.pid && process.cmdline.is_empty() {
+        process.cmdline = words(program.command);
+    }
+}
+
+fn words(command: &[OsString]) -> Vec<Text> {
+    let words = command.iter();
+    words.map(|word| Text::from(word.as_bytes())).collect()
+}
+
+/// All that is known of a process that was never seen.
+fn process(program: &LaunchedProgram<'_>) -> Process {
+    let text = |word: &OsStr| Text::from(word.as_bytes());
+    let first = program
+        .command
+        .first()
+        .map_or(OsStr::new(""), |first| first);
+    let name = Path::new(first).file_name().unwrap_or(first);
+    Process {
+        pid: program.pid,
+        start_time: None,
+        start_ticks: None,
+        comm: text(name),
+        exe: None,
+        cmdline: words(program.command),
+        uid: None,
+        ppid: None,
+        pgid: None,
+        threads: None,
+        children: None,
+        zombies: None,
+        container: None,
+        ns_pid: None,
+        cohorts: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use fdguard_core::snapshot::Process;
+
+    use super::{LaunchedProgram, name_the_command, process};
+
+    fn program(pid: u32, command: &[OsString]) -> LaunchedProgram<'_> {
+        LaunchedProgram {
+            pid,
+            command,
+            began: jiff::Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn made(pid: u32, command: &[OsString]) -> Process {
+        process(&program(pid, command))
+    }
+
+    #[test]
+    fn a_command_line_that_could_not_be_read_is_the_one_that_was_started() {
+        let command = ["sh", "start.sh"].map(OsString::from);
+        let whole = made(7, &command);
+        let mut blank = made(7, &[]);
+        name_the_command(&mut blank, &program(8, &command));
+        assert!(blank.cmdline.is_empty(), "another process");
+        name_the_command(&mut blank, &program(7, &command));
+        assert_eq!(blank.cmdline, whole.cmdline);
+        let mut renamed = made(7, &["nginx: master".into()]);
+        name_the_command(&mut renamed, &program(7, &command));
+        assert_eq!(renamed.cmdline.len(), 1);
+    }
 }
