@@ -13,7 +13,6 @@ use crate::session::TraceSession;
 
 /// How to trace.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct Options {
     /// Keep the tables of processes that ended with descriptors of their own still open.
     pub keep_ended: bool,
@@ -22,34 +21,6 @@ pub struct Options {
     pub as_server: bool,
     /// Prevent stale descriptors from reaching other files.
     pub protect: Option<Protection>,
-}
-
-impl Options {
-    /// To check what each process left open when it ended.
-    #[must_use]
-    pub fn keeping_ended(self) -> Self {
-        Self {
-            keep_ended: true,
-            ..self
-        }
-    }
-
-    /// To start, drive and end a server.
-    #[must_use]
-    pub fn as_server(self) -> Self {
-        Self {
-            as_server: true,
-            ..self
-        }
-    }
-}
-
-impl Options {
-    /// Also protects the program, if requested.
-    #[must_use]
-    pub fn protecting(self, protect: Option<Protection>) -> Self {
-        Self { protect, ..self }
-    }
 }
 
 /// A program that was launched under the tracer.
@@ -63,7 +34,7 @@ pub struct TracedCommand {
 impl TracedCommand {
     /// Starts the program, the first word of `command`. It shares fdguard's input, output and
     /// terminal.
-    pub fn launch(command: &[OsString], options: Options) -> Result<Self, Error> {
+    pub fn launch(command: &[OsString], options: &Options) -> Result<Self, Error> {
         let source = PreloadSource::prepare(command, options.protect.clone())?;
         // `prepare` checked that it exists.
         let (name, arguments) = command.split_first().ok_or_else(|| Error::NotFound {
@@ -79,7 +50,7 @@ impl TracedCommand {
             start.process_group(0).stdin(Stdio::null());
             start.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
-        let mut session = TraceSession::start(source, &options)?;
+        let mut session = TraceSession::start(source, options)?;
         let child = start.spawn().map_err(|source| {
             let program = name.display().to_string();
             match source.kind() {

@@ -22,8 +22,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::children::ChildWatch;
 use crate::feed::{Delivery, Feed};
-use crate::lifetimes::{Lifetimes, SiteDetail, TracedProcess, TraitsOfStacks};
-use crate::observed_trace::{UntracedProgram, is_alive};
+use crate::lifetimes::{Lifetimes, TraitsOfStacks, UnnamedProcess};
+use crate::observed_trace::is_alive;
 use crate::omission;
 use crate::ring::DrainedEvents;
 use crate::source::{EventReader, ProcessKey, TraceSource};
@@ -42,8 +42,9 @@ const MOST_RINGS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Listener {
     pump: Arc<Mutex<EventPump>>,
-    /// Outside the lock, which is held while stacks are named.
-    prevented: Arc<AtomicU64>,
+    /// How many events were prevented from doing harm. Outside the lock, which is held while stacks
+    /// are named.
+    pub(crate) prevented: Arc<AtomicU64>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -80,86 +81,16 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Reads everything new.
-    pub(crate) fn poll(&self) {
-        lock(&self.pump).poll(false);
+    /// The results as they are.
+    pub(crate) fn pump(&self) -> MutexGuard<'_, EventPump> {
+        lock(&self.pump)
     }
 
-    /// The end of the program begins now: closes from now on are not its usual behaviour.
-    pub(crate) fn end_begins(&self) {
-        let mut pump = lock(&self.pump);
-        pump.poll(false);
-        pump.lifetimes.end_begins(monotonic());
-    }
-
-    /// The program did not end after all.
-    pub(crate) fn end_is_off(&self) {
-        lock(&self.pump).lifetimes.end_is_off();
-    }
-
-    /// What every process opened and closed so far, by line. With `is_end` no further events are
-    /// expected.
-    pub(crate) fn processes(
-        &self,
-        symbols: &mut Symbols,
-        (is_end, detail): (bool, SiteDetail),
-    ) -> Vec<TracedProcess> {
-        let unnamed = {
-            let mut pump = lock(&self.pump);
-            pump.poll(is_end);
-            pump.unnamed()
-        };
-        let named = unnamed
-            .into_iter()
-            .map(|process| process.name(symbols, detail));
-        named.collect()
-    }
-
-    /// Whether all events of this table were read: then its file is no longer needed.
-    pub(crate) fn is_done_with(&self, key: ProcessKey) -> bool {
-        lock(&self.pump).is_done_with(key)
-    }
-
-    /// How many events were prevented from doing harm; can be read at any time.
-    pub(crate) fn prevented(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.prevented)
-    }
-
-    /// The hazards found so far. With `is_end` no further events are expected.
-    pub(crate) fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
-        let mut pump = lock(&self.pump);
+    /// The results after everything new was read. With `is_end` no further events are expected.
+    pub(crate) fn polled(&self, is_end: bool) -> MutexGuard<'_, EventPump> {
+        let mut pump = self.pump();
         pump.poll(is_end);
-        pump.hazards(symbols)
-    }
-
-    /// The lines that repeatedly start children without waiting for them.
-    pub(crate) fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
-        let mut pump = lock(&self.pump);
-        pump.poll(is_end);
-        pump.child_piles(symbols)
-    }
-
-    /// Every line that started children, with the start times of those that were not waited for so
-    /// far.
-    pub(crate) fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
-        let mut pump = lock(&self.pump);
-        pump.poll(false);
-        let now = monotonic();
-        pump.children.poll_now(now);
-        let name = |stack| symbols.name(pump.stacks.raw_frames_of(stack));
-        pump.children.lines(now, name)
-    }
-
-    /// Children that became a program without the library.
-    pub(crate) fn became(&self) -> BTreeMap<u32, UntracedProgram> {
-        lock(&self.pump).children.became().clone()
-    }
-
-    /// The line that started a process.
-    pub(crate) fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
-        let mut pump = lock(&self.pump);
-        pump.poll(false);
-        pump.child_origin(pid, symbols)
+        pump
     }
 }
 
@@ -179,14 +110,14 @@ fn lock(pump: &Mutex<EventPump>) -> MutexGuard<'_, EventPump> {
 
 /// Pumps events from the rings to the hazard detector, the lifetimes and the children.
 #[derive(Debug)]
-struct EventPump {
+pub(crate) struct EventPump {
     source: Arc<dyn TraceSource>,
     readers: BTreeMap<ProcessKey, ProcessReader>,
     /// Ended processes, and those that could not be read.
     over: BTreeSet<ProcessKey>,
     detector: HazardDetector,
-    lifetimes: Lifetimes,
-    children: ChildWatch,
+    pub(crate) lifetimes: Lifetimes,
+    pub(crate) children: ChildWatch,
     stacks: Stacks,
     prevented: Arc<AtomicU64>,
     /// Programs that ended processes started without the library.
@@ -315,7 +246,8 @@ impl EventPump {
         self.over.insert(key);
     }
 
-    fn unnamed(&mut self) -> Vec<crate::lifetimes::UnnamedProcess> {
+    /// What every process opened and closed so far, to be named outside the lock.
+    pub(crate) fn unnamed(&mut self) -> Vec<UnnamedProcess> {
         let (source, readers) = (&self.source, &self.readers);
         let table_of = |key| {
             let is_read = readers.contains_key(&key);
@@ -326,8 +258,9 @@ impl EventPump {
         self.lifetimes.unnamed(monotonic(), &table_of, &raw_frames)
     }
 
-    /// Not while its events are being read, and not before it was found.
-    fn is_done_with(&self, key: ProcessKey) -> bool {
+    /// Whether all events of a process were read: then its records are no longer needed. Not while
+    /// they are being read, and not before it was found.
+    pub(crate) fn is_done_with(&self, key: ProcessKey) -> bool {
         !self.readers.contains_key(&key) && self.over.contains(&key)
     }
 
@@ -362,14 +295,26 @@ impl EventPump {
         }
     }
 
-    fn child_piles(&self, symbols: &mut Symbols) -> Vec<ChildPile> {
-        let name = |stack| symbols.name(self.stacks.raw_frames_of(stack));
-        self.children.piles(name)
+    /// The lines that repeatedly start children without waiting for them.
+    pub(crate) fn child_piles(&self, symbols: &mut Symbols) -> Vec<ChildPile> {
+        self.children.piles(|stack| self.name(stack, symbols))
     }
 
-    fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
-        let name = |stack| symbols.name(self.stacks.raw_frames_of(stack));
-        self.children.origin(pid, name)
+    /// Every line that started children, with the start times of those that were not waited for so
+    /// far.
+    pub(crate) fn child_lines(&mut self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
+        let now = monotonic();
+        self.children.poll_now(now);
+        self.children.lines(now, |stack| self.name(stack, symbols))
+    }
+
+    /// The line that started a process.
+    pub(crate) fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
+        self.children.origin(pid, |stack| self.name(stack, symbols))
+    }
+
+    fn name(&self, stack: StackId, symbols: &mut Symbols) -> Stack {
+        symbols.name(self.stacks.raw_frames_of(stack))
     }
 
     fn all_omissions(&self) -> [u64; Omission::KINDS] {
@@ -382,12 +327,10 @@ impl EventPump {
         all
     }
 
-    fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
+    /// The hazards found so far, and what could not be checked.
+    pub(crate) fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
         let symbols = RefCell::new(symbols);
-        let resolve = |stack: StackId| -> Stack {
-            let raw_frames = self.stacks.raw_frames_of(stack);
-            symbols.borrow_mut().name(raw_frames)
-        };
+        let resolve = |stack: StackId| self.name(stack, &mut symbols.borrow_mut());
         let (wall, now) = (Timestamp::now(), monotonic());
         let clock = |at: u64| {
             let ago = Duration::from_nanos(now.saturating_sub(at));

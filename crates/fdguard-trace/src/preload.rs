@@ -123,11 +123,6 @@ impl TraceSource for PreloadSource {
         self.blind
     }
 
-    fn protection(&self) -> Option<&Protection> {
-        let is_loaded = matches!(self.dir, RecordDir::Own(_));
-        self.protection.as_ref().filter(|_| is_loaded)
-    }
-
     fn processes(&self) -> Result<Vec<ProcessKey>, Error> {
         let Some(dir) = self.path() else {
             return Ok(Vec::new());
@@ -244,7 +239,20 @@ mod tests {
     use std::ffi::{OsStr, OsString};
     use std::path::Path;
 
-    use super::node_options;
+    use super::{key_of, node_options};
+
+    #[test]
+    fn only_the_files_of_processes_have_a_key() {
+        assert_eq!(key_of(OsStr::new("12-345.fdguard")), Some((12, 345)));
+        for other in [
+            "12-345.left",
+            "libfdguard_preload.so",
+            "12.fdguard",
+            "a-1.fdguard",
+        ] {
+            assert_eq!(key_of(OsStr::new(other)), None, "{other}");
+        }
+    }
 
     #[test]
     fn node_keeps_its_options_and_starts_where_it_may_read_little() {

@@ -107,7 +107,7 @@ impl TraceSession {
     pub fn poll(&mut self) -> Result<Vec<ProcessTable>, Error> {
         if !self.is_observer {
             // The events of processes that came and went, before their records are removed.
-            self.listener.poll();
+            drop(self.listener.polled(false));
         }
         let mut tables = self.tables()?;
         self.recorded.extend(tables.latest().map(|table| table.pid));
@@ -136,7 +136,7 @@ impl TraceSession {
 
     fn is_wanted(&self, table: &ProcessTable) -> bool {
         let holds = self.keep_ended && table.open.values().any(|one| one.forks == 0);
-        let is_done = self.listener.is_done_with((table.pid, table.began));
+        let is_done = self.listener.pump().is_done_with((table.pid, table.began));
         holds || Some(table.pid) == self.root || is_alive(table.pid) || !is_done
     }
 
@@ -156,10 +156,9 @@ impl TraceSession {
         Ok(tables)
     }
 
-    /// What was read at the last poll.
-    #[must_use]
-    pub fn polled(&self) -> &ProcessTables {
-        &self.tables
+    /// Takes out what was read at the last poll, which takes memory.
+    pub fn take_tables(&mut self) -> ProcessTables {
+        std::mem::take(&mut self.tables)
     }
 
     /// What the trace has found so far, as far as it is wanted.
@@ -191,11 +190,12 @@ impl TraceSession {
         };
         let tables = self.tables()?;
         let state = self.state_of(&tables, wanted);
-        let (hazards, gaps) = self.listener.hazards(&mut self.symbols, true);
+        let pump = self.listener.polled(true);
+        let (hazards, gaps) = pump.hazards(&mut self.symbols);
         Ok(TraceState {
             hazards,
             gaps,
-            piles: self.listener.child_piles(&mut self.symbols, true),
+            piles: pump.child_piles(&mut self.symbols),
             ..state
         })
     }
@@ -204,12 +204,13 @@ impl TraceSession {
         let (symbols, is_end) = (&mut self.symbols, wanted.is_end);
         let mut processes = Vec::new();
         if let Some(detail) = wanted.lifetimes {
-            processes = self.listener.processes(symbols, (is_end, detail));
+            let unnamed = self.listener.polled(is_end).unnamed().into_iter();
+            processes.extend(unnamed.map(|process| process.name(symbols, detail)));
             // A process that became a program that does not record is not what it was.
             processes.retain(|one| !self.outlived.contains(&(one.pid, one.began)));
         }
         let (hazards, gaps) = match wanted.hazards {
-            true => self.listener.hazards(symbols, is_end),
+            true => self.listener.polled(is_end).hazards(symbols),
             false => Default::default(),
         };
         let sites = tables.latest().filter(|_| wanted.sites);
@@ -228,7 +229,7 @@ impl TraceSession {
     }
 
     fn scope(&self, tables: &ProcessTables) -> TraceScope {
-        let mut became = self.listener.became();
+        let mut became = self.listener.pump().children.became().clone();
         became.extend(self.became.clone());
         TraceScope {
             backend: self.source.backend(),
@@ -243,12 +244,13 @@ impl TraceSession {
 
     /// The program was asked to end: its end begins now.
     pub fn end_begins(&self) {
-        self.listener.end_begins();
+        let mut pump = self.listener.polled(false);
+        pump.lifetimes.end_begins(monotonic());
     }
 
     /// It was asked to end, but continues.
     pub fn end_is_off(&self) {
-        self.listener.end_is_off();
+        self.listener.pump().lifetimes.end_is_off();
     }
 
     /// Examines processes that do not record: a shell may be another program at the next check, and
@@ -285,30 +287,26 @@ impl TraceSession {
     /// Every line that started children, with the start times (monotonic clock) of those that were
     /// not waited for so far.
     pub fn child_lines(&mut self) -> Vec<(ChildPile, Vec<u64>)> {
-        self.listener.child_lines(&mut self.symbols)
+        self.listener.polled(false).child_lines(&mut self.symbols)
     }
 
     /// The line that started one of its processes: that of its starter, or of the nearest ancestor
     /// with a line in the program's own code. `None` for the first one, and for one whose start was
     /// not seen.
     pub fn child_origin(&mut self, pid: u32) -> Option<Origin> {
-        self.listener.child_origin(pid, &mut self.symbols)
+        let pump = self.listener.polled(false);
+        pump.child_origin(pid, &mut self.symbols)
     }
 
     /// How many events of its processes were prevented from doing harm, as far as they were read:
     /// cheap, and correct at any moment.
     #[must_use]
     pub fn prevented(&self) -> Arc<AtomicU64> {
-        self.listener.prevented()
+        Arc::clone(&self.listener.prevented)
     }
 
     /// Frees the symbols until they are needed again: they take memory.
     pub fn free_symbols(&mut self) {
         self.symbols = Symbols::new();
-    }
-
-    /// Frees what was read at the last poll.
-    pub fn free_tables(&mut self) {
-        self.tables = ProcessTables::default();
     }
 }

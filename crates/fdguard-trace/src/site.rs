@@ -323,9 +323,9 @@ fn is_used_well(account: &Account) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fdguard_wire::Account;
+    use fdguard_wire::{Account, OpenCall};
 
-    use super::{CallPath, is_partly_closed, is_used_well};
+    use super::{CallPath, Descriptor, OpenFd, Site, is_partly_closed, is_used_well};
 
     #[test]
     fn r20_a_stack_that_closes_some_and_leaves_some_has_a_path_that_forgets() {
@@ -338,6 +338,42 @@ mod tests {
         assert!(is_partly_closed(&path(30, 100, 70)) && is_partly_closed(&path(90, 100, 10)));
         assert!(!is_partly_closed(&path(30, 30, 0)) && !is_partly_closed(&path(0, 100, 100)));
         assert!(!is_partly_closed(&path(99, 100, 1)), "a stray one");
+    }
+
+    #[test]
+    fn the_site_of_some_descriptors_has_their_paths_and_counts() {
+        let open = |fd: u32, stack: u32| OpenFd {
+            fd,
+            descriptor: Descriptor {
+                generation: 1,
+                stack,
+                tid: 7,
+                ns: u64::from(fd),
+                call: OpenCall::Open,
+                forks: 0,
+                used: 0,
+            },
+        };
+        let path = |fds: &[u32], opened| CallPath {
+            stack: Vec::new(),
+            fds: fds.to_vec(),
+            opened,
+            closed: 1,
+        };
+        let site = Site {
+            stack: Vec::new(),
+            culprit: None,
+            leaking_caller: None,
+            open: vec![open(3, 1), open(4, 1), open(5, 2), open(6, 2), open(9, 3)],
+            opened: 60,
+            closed: 3,
+            paths: vec![path(&[3, 4], 10), path(&[5, 6], 20), path(&[9], 30)],
+        };
+        let some = site.only(|one| [4, 5, 6].contains(&one.fd)).unwrap();
+        assert_eq!(some.paths[0].fds, [5, 6], "the path with the most");
+        assert_eq!(some.paths[1].fds, [4]);
+        assert_eq!((some.open.len(), some.opened, some.closed), (3, 30, 2));
+        assert!(site.only(|_| false).is_none());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use fdguard_core::event::CollectedEvents;
 
 use crate::ring::DrainedEvents;
 use crate::table::ProcessTable;
-use crate::{BlindReason, Error, Protection};
+use crate::{BlindReason, Error};
 
 /// A process by its pid and the time (monotonic clock, nanoseconds) at which its current program
 /// began to record. A process that executes another program has a new one.
@@ -29,9 +29,6 @@ pub trait TraceSource: Debug + Send + Sync {
 
     /// Why it does not see into the program.
     fn blind(&self) -> Option<BlindReason>;
-
-    /// How the program is protected; `None` if it is not, or cannot be.
-    fn protection(&self) -> Option<&Protection>;
 
     /// Every process with records that were not removed yet.
     fn processes(&self) -> Result<Vec<ProcessKey>, Error>;

@@ -11,6 +11,7 @@ use fdguard_core::diagnosis::{
 };
 use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
+use fdguard_core::forecast::Forecast;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lifetimes::Lifetime;
 use fdguard_core::lifetimes::report::{Conclusion, SiteReport, TracedSubject};
@@ -219,6 +220,7 @@ impl LaunchedTrace<'_> {
             false => opinion.verdict.min(Verdict::Bounded),
         };
         opinion.verdict = looked.max(by.verdict);
+        agree_on_limits(&mut opinion.walls, &by.findings);
         opinion.findings.splice(0..0, by.findings);
         if !process.comm.is_empty() {
             opinion.comm = Text::from(process.comm.as_str());
@@ -266,6 +268,25 @@ impl LaunchedTrace<'_> {
             unknown: unknown.unwrap_or(0),
             curves: subject.map(|one| Curves::of(&one.timeline)),
             is_go: subject.is_some_and(is_go),
+        }
+    }
+}
+
+/// A limit has one estimate. The one from lifetimes is better than the one from counts, because it
+/// leaves out what comes and goes.
+fn agree_on_limits(walls: &mut [Forecast], findings: &[Finding]) {
+    for wall in walls {
+        let estimates = findings.iter().flat_map(|finding| {
+            let walls = finding.walls.iter();
+            walls.map(|eta| (finding.rate_per_min, eta))
+        });
+        let estimates = estimates.filter(|(_, eta)| eta.name == wall.name);
+        let soonest = estimates.min_by(|(_, a), (_, b)| a.eta_seconds.total_cmp(&b.eta_seconds));
+        if let Some((rate, eta)) = soonest {
+            wall.rate_per_min = rate;
+            wall.eta_seconds = Some(eta.eta_seconds);
+            wall.soonest_seconds = Some(eta.soonest_seconds);
+            wall.latest_seconds = eta.latest_seconds;
         }
     }
 }
@@ -372,7 +393,7 @@ mod tests {
 
     use fdguard_core::snapshot::Process;
 
-    use super::{LaunchedProgram, name_the_command, process};
+    use super::{Finding, Forecast, LaunchedProgram, agree_on_limits, name_the_command, process};
 
     fn program(pid: u32, command: &[OsString]) -> LaunchedProgram<'_> {
         LaunchedProgram {
@@ -384,6 +405,41 @@ mod tests {
 
     fn made(pid: u32, command: &[OsString]) -> Process {
         process(&program(pid, command))
+    }
+
+    #[test]
+    fn a_limit_has_the_estimate_of_the_nearest_finding() {
+        let finding = |name: &str, rate: f64, eta: f64| {
+            let wall = serde_json::json!({"name": name, "eta_seconds": eta,
+                "soonest_seconds": eta, "latest_seconds": eta});
+            let finding = serde_json::json!({"rule": "leak", "pid": 7, "comm": "srv",
+                "severity": "warning", "why": "", "class": null, "target": null, "count": 9,
+                "grown": 9, "rate_per_min": rate, "confidence": 1.0, "walls": [wall],
+                "next_step": "", "origin": null});
+            serde_json::from_value::<Finding>(finding).unwrap()
+        };
+        let wall = |name: &str| Forecast {
+            name: name.to_owned(),
+            at: 1024,
+            used: Some(24),
+            left: Some(1000),
+            percent: None,
+            rate_per_min: Some(1.0),
+            eta_seconds: Some(60_000.0),
+            soonest_seconds: Some(50_000.0),
+            latest_seconds: None,
+            only_if: None,
+        };
+        let mut walls = [wall("soft-limit"), wall("hard-limit")];
+        let findings = [
+            finding("soft-limit", 6.0, 10_000.0),
+            finding("soft-limit", 60.0, 1_000.0),
+        ];
+        agree_on_limits(&mut walls, &findings);
+        assert_eq!(walls[0].eta_seconds, Some(1_000.0));
+        assert_eq!(walls[0].rate_per_min, Some(60.0));
+        assert_eq!(walls[0].latest_seconds, Some(1_000.0));
+        assert_eq!(walls[1], wall("hard-limit"));
     }
 
     #[test]

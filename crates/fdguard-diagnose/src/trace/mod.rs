@@ -4,30 +4,28 @@
 //! [`LaunchedTrace`] is a program that fdguard launched, [`observed`] one that another fdguard
 //! launched; both give a [`TraceReport`]. [`GrowingSites`] follows the sites while it runs.
 
-mod children;
 mod gaps;
 mod growing;
 mod launched;
-mod link;
 mod names;
 mod observed;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+use fdguard_core::children::finding::{self, ChildPile};
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
+use fdguard_core::judge::Verdict;
 use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::WatchedProcess;
 use fdguard_core::{Class, Fd, Pid, Text};
 use fdguard_trace::{CallPath, OpenFd, OpenSites, Site, TraceScope, TracedProcess, TracedProgram};
 
-pub use children::{add_child_piles, comm};
 pub use growing::{GrowingSites, SiteNow};
 pub use launched::{LaunchedProgram, LaunchedTrace};
-pub use link::classify_link;
-pub use names::FdNames;
+pub use names::{FdNames, classify_link};
 pub use observed::observed;
 
 /// An aggregated trace: every output is made from it.
@@ -196,4 +194,33 @@ fn members(timeline: &Timeline, finding: &Finding) -> Vec<u32> {
 
 fn is_same_family(family: &Class, class: &Class) -> bool {
     family == class || *family == class.family()
+}
+
+/// Adds the lines that start children and do not wait for them.
+pub fn add_child_piles(diagnosis: &mut Diagnosis, piles: &[ChildPile]) {
+    for pile in piles {
+        let comm = comm(diagnosis, pile.pid);
+        finding::add(&mut diagnosis.findings, pile, comm);
+    }
+    if !piles.is_empty() {
+        diagnosis.verdict = Verdict::Leaking;
+        let findings = &mut diagnosis.findings;
+        findings.sort_by_key(|one| std::cmp::Reverse(one.severity));
+    }
+    for opinion in &mut diagnosis.processes {
+        if piles.iter().any(|pile| pile.pid == opinion.pid) {
+            let mine = diagnosis.findings.iter();
+            let mine = mine.filter(|one| one.pid == opinion.pid);
+            opinion.findings = mine.cloned().collect();
+            opinion.verdict = Verdict::Leaking;
+        }
+    }
+}
+
+/// The command of a watched process; for a child that was never seen, that of the launched one.
+#[must_use]
+pub fn comm(diagnosis: &Diagnosis, pid: Pid) -> Text {
+    let mut watched = diagnosis.processes.iter();
+    let known = watched.find(|one| one.pid == pid);
+    known.map_or_else(|| diagnosis.process.comm.clone(), |one| one.comm.clone())
 }

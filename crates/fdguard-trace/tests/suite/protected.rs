@@ -84,8 +84,11 @@ fn r41_what_was_prevented_is_counted_in_the_table() {
                   for call in (os.close, lambda fd: os.read(fd, 1), lambda fd: os.read(fd, 1)):\n\
                   \x20   try: call(r)\n    except OSError: pass\n";
     let words: Vec<OsString> = ["python3", "-c", script].map(OsString::from).to_vec();
-    let options = Options::default().protecting(protection());
-    let mut traced = TracedCommand::launch(&words, options).unwrap();
+    let options = Options {
+        protect: protection(),
+        ..Options::default()
+    };
+    let mut traced = TracedCommand::launch(&words, &options).unwrap();
     assert!(traced.wait().unwrap().success());
     let hazards = traced
         .session

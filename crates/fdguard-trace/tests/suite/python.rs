@@ -63,7 +63,7 @@ fn leaks(minor: &str) -> Option<Vec<Site>> {
         return None;
     };
     let words: Vec<OsString> = vec![python.into(), "-c".into(), SCRIPT.into()];
-    let mut traced = TracedCommand::launch(&words, Options::default()).unwrap();
+    let mut traced = TracedCommand::launch(&words, &Options::default()).unwrap();
     assert!(traced.wait().unwrap().success());
     let sites = traced.session.sites_of(traced.pid()).unwrap();
     assert_eq!(sites.len(), 2, "{sites:#?}");
@@ -116,7 +116,7 @@ fn r19_signal_handlers_in_c_that_close_at_any_moment_of_python() {
             continue;
         };
         let words: Vec<OsString> = vec![python.into(), "-c".into(), INTERRUPTED.into()];
-        let mut traced = TracedCommand::launch(&words, Options::default()).unwrap();
+        let mut traced = TracedCommand::launch(&words, &Options::default()).unwrap();
         let status = traced.wait().unwrap();
         assert!(status.success(), "{minor}: {status}");
         // Each of them is a second close of a number that the script had already closed.

@@ -29,7 +29,7 @@ fn launch(mode: &str, file: &Path) -> TracedCommand {
     let script = "exec \"$0\" \"$1\" > \"$2\" 2>&1";
     let mut words: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
     words.extend([victim().into(), mode.into(), file.into()]);
-    TracedCommand::launch(&words, Options::default()).unwrap()
+    TracedCommand::launch(&words, &Options::default()).unwrap()
 }
 
 #[track_caller]

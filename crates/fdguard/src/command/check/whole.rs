@@ -21,13 +21,20 @@ use crate::command::trace::{self, WatchOutcome};
 pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
     let mut family = Family::start()?;
-    let protection = args.protect.protection();
-    let is_protected = protection.is_some();
-    let options = Options::default().keeping_ended().protecting(protection);
+    let options = Options {
+        keep_ended: true,
+        protect: args.protect.protection(),
+        ..Options::default()
+    };
     let mut traced = limited(args.limit, || {
-        Ok(TracedCommand::launch(&args.command, options)?)
+        Ok(TracedCommand::launch(&args.command, &options)?)
     })?;
-    if let Some(blind) = traced.session.source().blind().filter(|_| is_protected) {
+    if let Some(blind) = traced
+        .session
+        .source()
+        .blind()
+        .filter(|_| options.protect.is_some())
+    {
         trace::notify(&format!("not protected: {}", blind.why()));
     }
     family.follow(traced.pid())?;
@@ -61,7 +68,7 @@ fn conclude(
         SiteDetail::Held
     };
     let state = traced.session.finish(detail, watched.status.is_some())?;
-    let report = watched.report(&state, (traced.pid(), &args.command), settings);
+    let report = trace::report(&state, watched, (traced.pid(), &args.command), settings);
     let (mut diagnosis, watch) = (report.diagnosis, watched.watch());
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     let tables = traced.session.tables()?;

@@ -180,10 +180,9 @@ impl Looker {
             add(&mut self.past, &gone.prevented);
         }
         let mut sums = self.past.clone();
-        for table in self.session.polled().iter() {
+        for table in self.session.take_tables().iter() {
             add(&mut sums, &table.prevented);
         }
-        self.session.free_tables();
         let heard = self.prevented.load(Ordering::Relaxed);
         let is_news = heard != self.named || (is_end && !sums.is_empty());
         let (hazards, gaps) = if is_news {

@@ -1,6 +1,5 @@
 //! Samples the running program until it ends, its time is up, or the user stops fdguard.
 
-use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
-use fdguard_diagnose::trace::{FdNames, LaunchedProgram, LaunchedTrace, TraceReport};
+use fdguard_diagnose::trace::{FdNames, LaunchedTrace};
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{StateParts, TraceState, TracedCommand, monotonic};
 use jiff::Timestamp;
@@ -45,27 +44,6 @@ impl WatchOutcome<'_> {
     /// The watch itself; `None` if the program ended before the first look.
     pub(in crate::command) fn watch(&self) -> Option<&Watch> {
         self.live.as_ref().map(LiveWatch::watch)
-    }
-
-    /// The report about the program, from the final state of its trace.
-    pub(in crate::command) fn report(
-        &self,
-        state: &TraceState,
-        (pid, command): (u32, &[OsString]),
-        settings: &RuleSettings,
-    ) -> TraceReport {
-        let launched = LaunchedTrace {
-            state,
-            watch: self.watch(),
-            names: &self.names,
-            settings,
-        };
-        let began = self.began;
-        launched.report(&LaunchedProgram {
-            pid,
-            command,
-            began,
-        })
     }
 }
 

@@ -78,8 +78,12 @@ impl LaunchedServer {
         progress: &ProgressLine,
     ) -> anyhow::Result<Self> {
         let mut family = Family::start()?;
-        let options = Options::default().keeping_ended().as_server();
-        let mut traced = limited(limit, || Ok(TracedCommand::launch(command, options)?))?;
+        let options = Options {
+            keep_ended: true,
+            as_server: true,
+            protect: None,
+        };
+        let mut traced = limited(limit, || Ok(TracedCommand::launch(command, &options)?))?;
         family.follow(traced.pid())?;
         let mut streams: Vec<(
             Box<dyn std::io::Read + Send>,
