@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrival_spread;
 pub mod bearer;
 pub mod blame;
 pub mod children;

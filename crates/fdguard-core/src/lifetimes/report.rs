@@ -187,24 +187,18 @@ impl TracedSubject<'_> {
         } else {
             sentence(advice(&suspicion))
         };
+        let rule = if is_clients { "growth" } else { "leak" };
         let mut finding = Finding {
-            rule: if is_clients { "growth" } else { "leak" }.to_owned(),
-            pid: self.pid,
-            comm: self.comm.clone(),
-            severity,
             why: why(site, members, class.as_ref(), target.as_ref(), is_clients),
             class,
             target,
             count: Some(count),
             grown: i64::try_from(count).ok(),
             rate_per_min: rate.map(|rate| wording::rounded(rate * 60.0)),
-            confidence: 1.0,
             walls,
             next_step,
             origin: Some(origin),
-            shape: None,
-            advice: None,
-            cleared: None,
+            ..Finding::new(rule, self.pid, self.comm.clone(), severity)
         };
         self.clear(&mut finding);
         finding

@@ -6,9 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use fdguard_core::diagnosis::{
-    Coverage, DIAGNOSIS_SCHEMA, Diagnosis, ProcessDiagnosis, ReleasedAtEnd, WatchEnd,
-};
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, ReleasedAtEnd, WatchEnd};
 use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::forecast::Forecast;
@@ -320,32 +318,9 @@ fn seconds_after(began: u64, seconds: f64) -> u64 {
 
 /// The diagnosis of a program that ended before the first look from outside.
 fn unlooked(program: &LaunchedProgram<'_>, state: &TraceState) -> Diagnosis {
-    Diagnosis {
-        schema: DIAGNOSIS_SCHEMA.to_owned(),
-        started_at: program.began,
-        ended_at: state.now.1,
-        process: process(program),
-        samples: 0,
-        baseline: None,
-        last: None,
-        verdict: Verdict::Unknown,
-        ended: WatchEnd::ProcessEnded,
-        findings: Vec::new(),
-        hazards: Vec::new(),
-        peak: None,
-        peak_at: None,
-        released_at_end: None,
-        sites: None,
-        processes: Vec::new(),
-        predecessors: Vec::new(),
-        coverage: Coverage {
-            backend: state.scope.backend.to_owned(),
-            attributed_fds: 0,
-            live_fds: None,
-            lost_events: 0,
-        },
-        gaps: Vec::new(),
-    }
+    let times = (program.began, state.now.1);
+    let backend = state.scope.backend;
+    Diagnosis::new(process(program), times, WatchEnd::ProcessEnded, backend)
 }
 
 /// A process that was already exiting at the first look has no command line.
@@ -370,20 +345,9 @@ fn process(program: &LaunchedProgram<'_>) -> Process {
     let name = Path::new(first).file_name().unwrap_or(first);
     Process {
         pid: program.pid,
-        start_time: None,
-        start_ticks: None,
         comm: text(name),
-        exe: None,
         cmdline: words(program.command),
-        uid: None,
-        ppid: None,
-        pgid: None,
-        threads: None,
-        children: None,
-        zombies: None,
-        container: None,
-        ns_pid: None,
-        cohorts: Vec::new(),
+        ..Process::default()
     }
 }
 

@@ -25,7 +25,7 @@ use fdguard_trace::{CallPath, OpenFd, OpenSites, Site, TraceScope, TracedProcess
 
 pub use growing::{GrowingSites, SiteNow};
 pub use launched::{LaunchedProgram, LaunchedTrace};
-pub use names::{FdNames, classify_link};
+pub use names::FdNames;
 pub use observed::observed;
 
 /// An aggregated trace: every output is made from it.
@@ -199,7 +199,9 @@ fn is_same_family(family: &Class, class: &Class) -> bool {
 /// Adds the lines that start children and do not wait for them.
 pub fn add_child_piles(diagnosis: &mut Diagnosis, piles: &[ChildPile]) {
     for pile in piles {
-        let comm = comm(diagnosis, pile.pid);
+        // A child that was never seen has the command of the launched process.
+        let comm = diagnosis.comm_of(pile.pid);
+        let comm = comm.unwrap_or(&diagnosis.process.comm).clone();
         finding::add(&mut diagnosis.findings, pile, comm);
     }
     if !piles.is_empty() {
@@ -215,12 +217,4 @@ pub fn add_child_piles(diagnosis: &mut Diagnosis, piles: &[ChildPile]) {
             opinion.verdict = Verdict::Leaking;
         }
     }
-}
-
-/// The command of a watched process; for a child that was never seen, that of the launched one.
-#[must_use]
-pub fn comm(diagnosis: &Diagnosis, pid: Pid) -> Text {
-    let mut watched = diagnosis.processes.iter();
-    let known = watched.find(|one| one.pid == pid);
-    known.map_or_else(|| diagnosis.process.comm.clone(), |one| one.comm.clone())
 }

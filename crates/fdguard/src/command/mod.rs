@@ -9,8 +9,6 @@ use crate::exit;
 mod archive;
 #[cfg(feature = "trace")]
 mod check;
-#[cfg(feature = "trace")]
-mod clearing;
 mod diff;
 mod doctor;
 #[cfg(feature = "supervise")]

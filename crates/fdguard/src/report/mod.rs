@@ -23,4 +23,5 @@ pub mod style;
 pub mod table;
 #[cfg(feature = "trace")]
 pub mod trace;
+pub(crate) mod unused_allowances;
 pub(crate) mod wrap;

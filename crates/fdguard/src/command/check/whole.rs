@@ -4,15 +4,12 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use fdguard_core::rule::RuleSettings;
-use fdguard_core::watch::Watch;
+use fdguard_diagnose::check::{ProgramEnd, Proof};
 use fdguard_probe::Probe;
 use fdguard_trace::{Options, SiteDetail, TracedCommand};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
-use super::baseline;
-use super::ending::{self, Ending};
 use super::family::Family;
-use super::proof::{self, Evidence, Proof};
 use super::{code_of, start};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, WatchOutcome};
@@ -29,12 +26,8 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
     let mut traced = limited(args.limit, || {
         Ok(TracedCommand::launch(&args.command, &options)?)
     })?;
-    if let Some(blind) = traced
-        .session
-        .source()
-        .blind()
-        .filter(|_| options.protect.is_some())
-    {
+    let blind = traced.session.source().blind();
+    if let Some(blind) = blind.filter(|_| options.protect.is_some()) {
         trace::notify(&format!("not protected: {}", blind.why()));
     }
     family.follow(traced.pid())?;
@@ -49,7 +42,8 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
             traced.wait()?
         }
     };
-    conclude(args, settings, (&mut traced, status), &watched, &mut family)
+    let traced = (&mut traced, status);
+    conclude(args, settings, traced, &watched, &mut family)
 }
 
 /// Judges what an ended program left.
@@ -69,46 +63,21 @@ fn conclude(
     };
     let state = traced.session.finish(detail, watched.status.is_some())?;
     let report = trace::report(&state, watched, (traced.pid(), &args.command), settings);
-    let (mut diagnosis, watch) = (report.diagnosis, watched.watch());
-    let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
-    let tables = traced.session.tables()?;
-    let ending = Ending {
+    let end = ProgramEnd {
+        pid: traced.pid(),
+        status: own_code(watched, status),
+        was_signalled: status.signal().is_some() || watched.was_ended,
         traces: &report.traced,
-        tables: &tables,
-        names: &watched.names,
-        root: (traced.pid(), status.signal().is_some() || watched.was_ended),
-        cut_off: &cut_off,
-        strict: leave.strict,
-    };
-    let remains = ending::remains(&ending);
-    let held = ending::held(&ending);
-    let is_untold = report.traced.iter().all(|one| one.pid != traced.pid());
-    let blind = is_untold && !watch.is_some_and(|watch| has_history(watch, traced.pid()));
-    if blind {
-        diagnosis.gaps.push(proof::too_short());
-    } else if !is_untold {
-        // If the end state is known, it does not matter that there was no look while it ran.
-        diagnosis.gaps.retain(|gap| gap.what != "whether it leaks");
-    }
-    let held = held.or_else(|| {
-        let mut processes = diagnosis.processes.iter();
-        let opinion = processes.find(|one| one.pid == traced.pid())?;
-        let classes = opinion.classes.as_ref()?.iter();
-        Some(baseline::count(
-            classes.map(|one| (one.class.clone(), one.count)),
-        ))
-    });
-    let evidence = Evidence {
-        diagnosis,
-        remains,
+        tables: &traced.session.tables()?,
+        watch: watched.watch(),
         piles: state.piles,
         processes,
-        status: Some(own_code(watched, status)),
-        exercises: Vec::new(),
-        held,
-        blind,
+        strict: leave.strict,
     };
-    Ok(Proof::of(evidence, &leave.allow, settings))
+    let evidence = end.evidence(report.diagnosis, &|process, one| {
+        watched.names.name(process, one)
+    });
+    Ok(Proof::new(evidence, &leave.allow, settings))
 }
 
 /// The program's own exit code; 0 if fdguard ended it when its time was up.
@@ -118,11 +87,6 @@ fn own_code(watched: &WatchOutcome<'_>, status: ExitStatus) -> u8 {
     } else {
         code_of(status)
     }
-}
-
-fn has_history(watch: &Watch, pid: u32) -> bool {
-    let mut subjects = watch.subjects();
-    subjects.any(|one| one.process.pid == pid && ending::has_history(one))
 }
 
 /// Runs this with another soft descriptor limit, which a program started in it inherits.

@@ -8,14 +8,15 @@ use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
+use fdguard_diagnose::Error;
 use fdguard_diagnose::trace::{FdNames, LaunchedTrace};
-use fdguard_probe::{Error as ProbeError, Probe};
+use fdguard_diagnose::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
+use fdguard_probe::Probe;
 use fdguard_trace::{StateParts, TraceState, TracedCommand, monotonic};
 use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::signals::{Request, SignalRequests, WaitOutcome};
-use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// How long a program may take to end on Ctrl-C. After that the watch resumes: the program handles
 /// Ctrl-C without ending.
@@ -126,10 +127,10 @@ fn start_watch<'p>(
     loop {
         match LiveWatch::start(probe, plan.clone()) {
             Ok(live) => return Ok(Some(live)),
-            Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
-            Err(_) if traced.has_ended()? => return Ok(None),
+            Err(Error::Probe(_)) if traced.has_ended()? => return Ok(None),
             // It cannot be read for a moment while it executes another program.
-            Err(_) => std::thread::sleep(BECOMING),
+            Err(Error::Probe(_)) => std::thread::sleep(BECOMING),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::watch::Watch;
 use fdguard_diagnose::trace::{GrowingSites, SiteNow};
+use fdguard_diagnose::watching::{LiveWatch, WatchProgress};
 use fdguard_trace::{StateParts, TraceSession, TraceState};
 use rustix::process::Signal;
 
@@ -17,7 +18,6 @@ use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::trace::{
     DrawTarget, SiteFeed, SiteRow, TraceHeadline, TraceViewOutcome, has_terminal, run,
 };
-use crate::watching::{LiveWatch, WatchProgress};
 
 /// The view may use the terminal only if the program does not.
 pub(super) fn check_free() -> anyhow::Result<()> {

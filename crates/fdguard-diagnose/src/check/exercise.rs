@@ -1,14 +1,146 @@
-//! What the cycles left, grouped by origin and class.
+//! Judges what the cycles of an exercise left, grouped by origin and class.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use fdguard_core::children::finding::ChildPile;
+use fdguard_core::class_pattern::ClassPattern;
+use fdguard_core::diagnosis::{Diagnosis, WatchEnd};
+use fdguard_core::event::CollectedEvents;
+use fdguard_core::finding::Finding;
+use fdguard_core::judge::Verdict;
 use fdguard_core::origin::{Culprit, Origin};
 use fdguard_core::proof::cycles::{self, CycleOutcome};
 use fdguard_core::proof::{Remains, RemainsVerdict};
-use fdguard_core::{Class, Fd, Pid, Text};
+use fdguard_core::snapshot::Process;
+use fdguard_core::{Class, Fd, Gap, Pid, Text};
 use fdguard_trace::{Site, TraceState};
+use jiff::Timestamp;
 
+use super::baseline;
+use super::proof::{CheckEvidence, ExerciseResult, budget_finding};
 use super::survey::{OpenDescriptor, Survey};
+use crate::Error;
+
+/// What is known of an exercised server, besides the descriptors that it holds.
+#[derive(Debug)]
+pub struct ExercisedServer<'a> {
+    /// When it was started, or first looked at.
+    pub began: Timestamp,
+    /// Its descriptors before the first exercise.
+    pub before: Option<u64>,
+    /// Why the exercises ended.
+    pub ended: WatchEnd,
+    /// What its trace has found; `None` if it was already running.
+    pub state: Option<&'a TraceState>,
+    /// The most descriptors that it may hold at the end.
+    pub budgets: &'a [(ClassPattern, u64)],
+    /// What the cycles left.
+    pub remains: Vec<Remains>,
+    /// The lines that leave a child in each cycle.
+    pub piles: Vec<ChildPile>,
+    /// How it was exercised.
+    pub exercises: Vec<ExerciseResult>,
+}
+
+impl ExercisedServer<'_> {
+    /// The evidence for a proof, without the processes that outlive the server.
+    ///
+    /// # Errors
+    ///
+    /// If the server is gone.
+    pub fn evidence(self, survey: &Survey<'_>) -> Result<CheckEvidence, Error> {
+        let process = survey.process()?;
+        let sites = self.state.iter().flat_map(|state| &state.sites);
+        let open: HashMap<Pid, BTreeSet<Fd>> = sites.map(|one| (one.pid, one.open())).collect();
+        let is_attributed =
+            |pid: Pid, fd: Fd| open.get(&pid).is_some_and(|open| open.contains(&fd));
+        let attributed = survey
+            .held()
+            .filter(|(pid, fd, _)| is_attributed(*pid, *fd));
+        let mut gaps = survey.gaps();
+        gaps.extend(self.lines_gap(open.contains_key(&process.pid)));
+        gaps.extend(match self.state {
+            Some(state) => state.gaps.clone(),
+            None => CollectedEvents::default().gaps(),
+        });
+        let backend = self.state.map_or("probe", |state| state.scope.backend);
+        let times = (self.began, Timestamp::now());
+        let mut diagnosis = Diagnosis {
+            samples: survey.looks(),
+            baseline: self.before,
+            last: Some(survey.count()),
+            verdict: verdict(&self.remains),
+            findings: over_budget(self.budgets, survey, &process),
+            hazards: self
+                .state
+                .map_or_else(Vec::new, |state| state.hazards.clone()),
+            gaps,
+            ..Diagnosis::new(process, times, self.ended, backend)
+        };
+        diagnosis.coverage.attributed_fds = attributed.count() as u64;
+        diagnosis.coverage.live_fds = Some(survey.count());
+        diagnosis.coverage.lost_events = self.state.map_or(0, |state| state.scope.lost_events);
+        let classes = survey.held().map(|(_, _, seen)| (seen.class.clone(), 1));
+        Ok(CheckEvidence {
+            diagnosis,
+            remains: self.remains,
+            piles: self.piles,
+            processes: Vec::new(),
+            status: None,
+            exercises: self.exercises,
+            held: Some(baseline::count(classes)),
+            blind: false,
+        })
+    }
+
+    /// Why lines are unknown; `None` if they are known.
+    fn lines_gap(&self, has_table: bool) -> Option<Gap> {
+        let blind = self.state.and_then(|state| state.scope.blind);
+        let (why, remedy) = match blind {
+            Some(blind) => (blind.why(), blind.remedy()),
+            None if self.state.is_none() => (
+                "the server was already running",
+                "let fdguard start the server: fdguard check --exercise CMD -- SERVER",
+            ),
+            None if has_table => return None,
+            None => (
+                "the program did not load the injected library",
+                "run `fdguard trace -- SERVER` to see why",
+            ),
+        };
+        Some(Gap::new("the lines that opened descriptors", why, remedy))
+    }
+}
+
+/// Classes of which the server holds more than the scenario allows.
+fn over_budget(
+    budgets: &[(ClassPattern, u64)],
+    survey: &Survey<'_>,
+    process: &Process,
+) -> Vec<Finding> {
+    let over = budgets.iter().filter_map(|(class, most)| {
+        let held = survey
+            .held()
+            .filter(|(_, _, seen)| class.matches(&seen.class));
+        let count = held.count() as u64;
+        (count > *most).then(|| {
+            let why = format!(
+                "{count} descriptors of class {class} at the end; the scenario allows {most}"
+            );
+            budget_finding(process, why, count)
+        })
+    });
+    over.collect()
+}
+
+fn verdict(remains: &[Remains]) -> Verdict {
+    let worst = remains.iter().map(|one| one.judged).min();
+    match worst {
+        Some(RemainsVerdict::PerCycle) => Verdict::Leaking,
+        Some(RemainsVerdict::Held) => Verdict::Bounded,
+        _ => Verdict::Stable,
+    }
+}
 
 /// Survivors of one origin and one family of classes.
 #[derive(Debug)]
@@ -24,7 +156,7 @@ struct Group {
 
 /// Judges every group; the second value is true if more cycles could decide more. `begins` holds
 /// the times at which the cycles began, by the tracer's clock.
-pub(super) fn judge(
+pub fn judge_cycles(
     survey: &Survey<'_>,
     state: Option<&TraceState>,
     begins: &[u64],

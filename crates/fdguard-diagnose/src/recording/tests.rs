@@ -11,8 +11,8 @@ use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{Class, Gap, TcpState, Text, Tier};
 use jiff::Timestamp;
 
-use super::{Recorder, Replay, replay, replay_bytes};
-use crate::exit::{COULD_NOT_LOOK, HintedError};
+use super::{Recorder, Replay, play};
+use crate::Error;
 
 fn header() -> RecordingHeader {
     RecordingHeader::new(Timestamp::UNIX_EPOCH, 0.5)
@@ -95,8 +95,12 @@ fn recorded(name: &str, entries: &[RecordingEntry]) -> Vec<u8> {
     std::fs::read(&path).unwrap()
 }
 
-fn opened(bytes: &[u8]) -> anyhow::Result<Replay> {
-    Replay::from_source("it", Box::new(std::io::Cursor::new(bytes.to_vec())))
+fn opened(bytes: &[u8]) -> Result<Replay, Error> {
+    Replay::new("it", Box::new(std::io::Cursor::new(bytes.to_vec())))
+}
+
+fn open(path: &Path) -> Replay {
+    Replay::new("it", Box::new(std::fs::File::open(path).unwrap())).unwrap()
 }
 
 /// The entries, and where the recording was cut.
@@ -116,11 +120,12 @@ fn lines(lines: &[&str]) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn refusal(bytes: &[u8]) -> HintedError {
-    let error = opened(bytes).unwrap_err();
-    error
-        .downcast::<HintedError>()
-        .expect("an error with a hint")
+/// The message and its hint.
+fn refusal(bytes: &[u8]) -> (String, &'static str) {
+    match opened(bytes).unwrap_err() {
+        Error::Input { message, hint } => (message, hint),
+        other => panic!("an error without a hint: {other}"),
+    }
 }
 
 #[test]
@@ -128,7 +133,7 @@ fn what_was_written_comes_back_plain_and_compressed() {
     for name in ["a.jsonl", "a.jsonl.zst"] {
         let (_dir, path) = place(name);
         record(&path, &small());
-        let mut replay = Replay::open(&path).unwrap();
+        let mut replay = open(&path);
         assert_eq!(replay.header(), &header());
         let entries: Vec<RecordingEntry> = (&mut replay).collect();
         assert_eq!((entries, replay.cut()), (small(), None), "{name}");
@@ -141,7 +146,7 @@ fn compression_is_told_by_the_bytes_and_not_by_the_name() {
     assert_eq!(bytes[..4], [0x28, 0xb5, 0x2f, 0xfd]);
     let (_dir, path) = place("renamed.jsonl");
     std::fs::write(&path, bytes).unwrap();
-    assert_eq!(Replay::open(&path).unwrap().count(), small().len());
+    assert_eq!(open(&path).count(), small().len());
 }
 
 #[test]
@@ -158,7 +163,7 @@ fn a_cut_at_any_byte_leaves_all_that_was_whole() {
             assert_eq!(entries, all[..entries.len()], "{name} at {length}");
             assert!(entries.len() >= longest, "{name} at {length}");
             longest = entries.len();
-            let (watch, _) = replay_bytes(bytes[..length].to_vec()).unwrap();
+            let (watch, _) = play(opened(&bytes[..length]).unwrap());
             assert!(watch.ended().is_some());
         }
         // A frame holds two entries, and half of one holds none.
@@ -191,14 +196,14 @@ fn the_end_is_added_where_it_is_missing() {
     let mut entries = small();
     entries.pop();
     let whole = recorded("a.jsonl", &entries);
-    let (watch, cut) = replay_bytes(whole.clone()).unwrap();
+    let (watch, cut) = play(opened(&whole).unwrap());
     assert_eq!((watch.ended(), cut), (Some(WatchEnd::RecordingEnded), None));
-    let (watch, cut) = replay_bytes(whole[..whole.len() - 4].to_vec()).unwrap();
+    let (watch, cut) = play(opened(&whole[..whole.len() - 4]).unwrap());
     assert_eq!(watch.ended(), Some(WatchEnd::RecordingCut));
     assert_eq!(watch.gaps()[1].why, cut.unwrap());
     let (_dir, path) = place("a.zst");
     record(&path, &small());
-    let (watch, _) = replay(&path).unwrap();
+    let (watch, _) = play(open(&path));
     assert_eq!(watch.ended(), Some(WatchEnd::ProcessEnded));
 }
 
@@ -281,18 +286,16 @@ fn what_is_no_recording_is_refused_in_one_line_with_a_hint() {
         ),
     ];
     for (bytes, said) in cases {
-        let error = refusal(bytes);
-        assert_eq!(error.message, said);
-        assert_eq!(error.code, COULD_NOT_LOOK);
-        assert!(!error.hint.is_empty() && !error.message.contains('\n'));
+        let (message, hint) = refusal(bytes);
+        assert_eq!(message, said);
+        assert!(!hint.is_empty() && !message.contains('\n'));
     }
-    let damaged = refusal(br#"{"schema":"fdguard.recording/1"}"#).message;
+    let damaged = refusal(br#"{"schema":"fdguard.recording/1"}"#).0;
     assert!(
         damaged.starts_with("it is a damaged recording: line 1: "),
         "{damaged}"
     );
     assert!(opened(&[0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3]).is_err());
-    assert!(Replay::open(Path::new("/nonexistent/recording")).is_err());
 }
 
 #[test]
@@ -310,7 +313,7 @@ fn a_second_or_64_entries_are_flushed() {
     for name in ["a.jsonl", "a.zst"] {
         let (_dir, path) = place(name);
         let mut recorder = Recorder::create(&path, &header()).unwrap();
-        let on_disk = || Replay::open(&path).unwrap().count();
+        let on_disk = || open(&path).count();
         let start = Instant::now();
         recorder.flush_due(start).unwrap();
         recorder.write(&look(1, 0.0)).unwrap();
@@ -333,7 +336,9 @@ fn a_full_disk_is_told_once() {
         return testkit::skip("no /dev/full");
     }
     let error = Recorder::create(Path::new("/dev/full"), &header()).unwrap_err();
-    assert!(format!("{error:#}").starts_with("/dev/full: No space left"));
+    assert_eq!(error.to_string(), "/dev/full");
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.starts_with("No space left"), "{cause}");
     let (_dir, path) = place("a.jsonl");
     let mut recorder = Recorder::create(&path, &header()).unwrap();
     recorder.out = std::fs::OpenOptions::new()
@@ -361,7 +366,7 @@ fn a_pipe_can_be_written_to_and_read_from() {
         let path = path.clone();
         std::thread::spawn(move || record(&path, &small()))
     };
-    let (watch, cut) = replay(&path).unwrap();
+    let (watch, cut) = play(open(&path));
     writer.join().unwrap();
     assert_eq!((watch.ended(), cut), (Some(WatchEnd::ProcessEnded), None));
 }

@@ -11,7 +11,8 @@ use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_probe::{Error as ProbeError, Probe};
 use jiff::Timestamp;
 
-use crate::progress;
+use super::gather::{DoctorPlan, DoctorStep};
+use crate::Error;
 use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// A recording in memory.
@@ -25,8 +26,9 @@ pub(super) struct RecordedWatch {
 pub(super) fn short_watch(
     probe: &Probe,
     visits: &[ProcessVisit],
-    plan: &super::gather::DoctorPlan<'_>,
-) -> anyhow::Result<RecordedWatch> {
+    plan: DoctorPlan<'_>,
+    on_step: &dyn Fn(DoctorStep<'_>),
+) -> Result<RecordedWatch, Error> {
     let (length, every) = (plan.length, plan.every);
     let mut pids: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
     while !pids.is_empty() {
@@ -40,8 +42,8 @@ pub(super) fn short_watch(
             on_signal: OnSignal::End,
         };
         match LiveWatch::start(probe, watched) {
-            Ok(live) => return watch_to_the_end(live, plan),
-            Err(error) => match error.downcast_ref().and_then(ended) {
+            Ok(live) => return watch_to_the_end(live, plan.length, on_step),
+            Err(error) => match ended(&error) {
                 Some(pid) if pids.contains(&pid) => pids.retain(|other| *other != pid),
                 _ => return Err(error),
             },
@@ -52,13 +54,12 @@ pub(super) fn short_watch(
 
 fn watch_to_the_end(
     mut live: LiveWatch<'_>,
-    plan: &super::gather::DoctorPlan<'_>,
-) -> anyhow::Result<RecordedWatch> {
+    length: Duration,
+    on_step: &dyn Fn(DoctorStep<'_>),
+) -> Result<RecordedWatch, Error> {
     // The watch ends by itself; there is nothing else to serve.
-    while live.advance(Instant::now() + plan.length)? != WatchProgress::Ended {
-        let length = Some(plan.length);
-        plan.progress
-            .show(|| progress::of_watch(live.watch(), plan.settings, length));
+    while live.advance(Instant::now() + length)? != WatchProgress::Ended {
+        on_step(DoctorStep::Watch(live.watch()));
     }
     Ok(RecordedWatch {
         header: live.watch().header().clone(),
@@ -67,11 +68,13 @@ fn watch_to_the_end(
 }
 
 /// The process that is gone, if that is the error.
-fn ended(error: &ProbeError) -> Option<Pid> {
+fn ended(error: &Error) -> Option<Pid> {
     match error {
-        ProbeError::NoSuchProcess(pid)
-        | ProbeError::Vanished(pid)
-        | ProbeError::Zombie { pid, .. } => Some(*pid),
+        Error::Probe(
+            ProbeError::NoSuchProcess(pid)
+            | ProbeError::Vanished(pid)
+            | ProbeError::Zombie { pid, .. },
+        ) => Some(*pid),
         _ => None,
     }
 }

@@ -35,7 +35,7 @@ enum Form {
 /// The target of a bundle, created before there is anything to put there: a long watch must not end
 /// with "no such directory". An unfinished bundle is removed on drop.
 #[derive(Debug)]
-pub struct BundleTarget {
+pub(super) struct BundleTarget {
     path: PathBuf,
     part: PathBuf,
     form: Form,
@@ -44,7 +44,7 @@ pub struct BundleTarget {
 
 impl BundleTarget {
     /// Creates the target.
-    pub fn create(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
         let form = form(path);
         let Some(name) = path.file_name().filter(|_| !path.as_os_str().is_empty()) else {
             let hint = "give -o a new directory, or a file that ends in .tar.zst";
@@ -73,7 +73,7 @@ impl BundleTarget {
     }
 
     /// Writes the evidence.
-    pub fn keep(self, evidence: &Evidence) -> anyhow::Result<()> {
+    pub(super) fn keep(self, evidence: &Evidence) -> anyhow::Result<()> {
         self.fill(&pieces(evidence)?)
     }
 

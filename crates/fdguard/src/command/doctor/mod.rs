@@ -1,23 +1,29 @@
 //! `fdguard doctor`: what is wrong with this process?
 
-use std::path::Path;
+mod bundle;
+mod pieces;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use fdguard_core::Pid;
 use fdguard_core::evidence::Evidence;
 use fdguard_core::playbook::Playbook;
+use fdguard_core::rule::RuleSettings;
+use fdguard_diagnose::doctor::{self, DoctorPlan, DoctorStep};
+use fdguard_diagnose::log::OpenLog;
 use fdguard_probe::Probe;
+
+use bundle::BundleTarget;
 
 use super::{pick, settings};
 use crate::cli::{DoctorArgs, Selection};
-use crate::doctor::bundle::BundleTarget;
-use crate::doctor::gather::{self, DoctorPlan};
-use crate::doctor::replay;
 use crate::exit::{self, HintedError};
-use crate::progress::ProgressLine;
-use crate::report::{doctor, html};
-use crate::{output, terminal};
+use crate::progress::{self, ProgressLine};
+use crate::report::table::counted;
+use crate::report::{doctor as report, html};
+use crate::{input, output, terminal};
 
 /// At shorter intervals the looks themselves become the load.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -26,7 +32,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     // Report every usage error before the watch, not after it.
     let settings = settings::settings(&args.settings)?;
     let patient = patient(args)?;
-    let logs = gather::open_logs(&args.log)?;
+    let logs = open_logs(args)?;
     let place = args
         .output
         .as_deref()
@@ -44,16 +50,20 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         } else {
             &settings.playbook
         },
-        settings: &settings,
-        progress: &progress,
     };
     let (material, named_all) = match &patient {
         Patient::Living(probe, pids) => {
-            let material = gather::gather(probe, pids, plan, logs)?;
+            let on_step = |step: DoctorStep<'_>| {
+                progress.show(|| step_text(step, pids.len(), args, &settings));
+            };
+            let material = doctor::gather(probe, pids, plan, logs, &on_step)?;
             let named_all = material.visits.len() == pids.len();
             (material, named_all)
         }
-        Patient::Recorded(path) => (replay::material(path, plan.playbook, logs)?, true),
+        Patient::Recorded(path) => {
+            let replay = input::open_recording(path)?;
+            (doctor::from_recording(replay, plan.playbook, logs)?, true)
+        }
     };
     let evidence = if args.redact {
         Evidence::redacted(material, &settings)
@@ -76,7 +86,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     if let Some(place) = place {
         place.keep(&evidence)?;
     }
-    report(args, &evidence)?;
+    write(args, &evidence)?;
     Ok(if !evidence.is_complete() || !named_all {
         exit::COULD_NOT_LOOK
     } else if evidence.has_findings() {
@@ -84,6 +94,31 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     } else {
         exit::CLEAN
     })
+}
+
+/// Opens all logs, so that a missing one is reported before the watch, not after it.
+fn open_logs(args: &DoctorArgs) -> anyhow::Result<Vec<OpenLog>> {
+    let open = |path: &PathBuf| {
+        let file = input::open(path)?;
+        let path = path.clone();
+        Ok(OpenLog { path, file })
+    };
+    args.log.iter().map(open).collect()
+}
+
+/// The progress line.
+fn step_text(
+    step: DoctorStep<'_>,
+    processes: usize,
+    args: &DoctorArgs,
+    settings: &RuleSettings,
+) -> String {
+    let processes = counted(processes as u64, "process", "processes");
+    match step {
+        DoctorStep::Read => format!("reading {processes}"),
+        DoctorStep::Watch(watch) => progress::of_watch(watch, settings, Some(args.length)),
+        DoctorStep::ReadAgain => format!("reading {processes} again"),
+    }
 }
 
 /// What the doctor examines.
@@ -134,15 +169,15 @@ fn check_place(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn report(args: &DoctorArgs, evidence: &Evidence) -> anyhow::Result<()> {
+fn write(args: &DoctorArgs, evidence: &Evidence) -> anyhow::Result<()> {
     let bundle = args.output.as_deref();
     if args.json {
-        return output::emit(None, |out| doctor::write_document(out, evidence, bundle));
+        return output::emit(None, |out| report::write_document(out, evidence, bundle));
     }
-    let options = doctor::Options {
+    let options = report::Options {
         width: terminal::width(),
         bundle,
         hint: true,
     };
-    output::emit_styled(None, |out| doctor::write(out, evidence, &options))
+    output::emit_styled(None, |out| report::write(out, evidence, &options))
 }

@@ -9,8 +9,8 @@ use fdguard_core::{Class, Gap, TcpState, Text, Tier};
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::super::replay_bytes;
-use super::{lines, read, recorded, small};
+use super::super::play;
+use super::{lines, opened, read, recorded, small};
 
 fn text() -> impl Strategy<Value = Text> {
     prop_oneof![
@@ -144,13 +144,13 @@ proptest! {
     fn any_bytes_are_survived(bytes: Vec<u8>, with_header: bool, flip in any::<prop::sample::Index>()) {
         let mut input = if with_header { lines(&[]) } else { Vec::new() };
         input.extend(bytes);
-        if let Ok((watch, _)) = replay_bytes(input) {
+        if let Ok((watch, _)) = opened(&input).map(play) {
             prop_assert!(watch.ended().is_some());
         }
         let mut damaged = recorded("a.zst", &small());
         let at = flip.index(damaged.len());
         damaged[at] ^= 0x55;
-        if let Ok((watch, _)) = replay_bytes(damaged) {
+        if let Ok((watch, _)) = opened(&damaged).map(play) {
             prop_assert!(watch.ended().is_some());
         }
     }

@@ -1,24 +1,18 @@
-//! Applies the user's allowances to the findings, and lists those that matched nothing.
+//! Applies the user's allowances to the findings of a diagnosis.
 
-use std::io::Write;
-
+use fdguard_core::Text;
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
 
-use crate::report::style::DIM;
-use crate::report::trace::hazard;
-use crate::report::wrap;
-use crate::terminal::sanitize_str;
-
 /// Marks accepted findings. Hazards that count stay before those that do not.
-pub(super) fn clear(diagnosis: &mut Diagnosis, clearance: &Clearance<'_>) {
+pub fn clear(diagnosis: &mut Diagnosis, clearance: &Clearance<'_>) {
     clear_findings(diagnosis, clearance);
     let mut hazards = std::mem::take(&mut diagnosis.hazards);
     for one in &mut hazards {
-        let comm = hazard::comm(diagnosis, one.pid);
+        let comm = diagnosis.comm_of(one.pid).map(Text::to_lossy);
         one.cleared = clearance.of_hazard(one, comm.as_deref());
     }
     hazards.sort_by_key(|one| !one.counts());
@@ -26,7 +20,7 @@ pub(super) fn clear(diagnosis: &mut Diagnosis, clearance: &Clearance<'_>) {
 }
 
 /// The same for the findings alone.
-pub(super) fn clear_findings(diagnosis: &mut Diagnosis, clearance: &Clearance<'_>) {
+pub fn clear_findings(diagnosis: &mut Diagnosis, clearance: &Clearance<'_>) {
     let counting = diagnosis.findings.iter_mut();
     for finding in counting.filter(|one| one.cleared.is_none()) {
         if let Some(note) = clearance.of_finding(finding) {
@@ -37,7 +31,7 @@ pub(super) fn clear_findings(diagnosis: &mut Diagnosis, clearance: &Clearance<'_
 }
 
 /// Accepted findings do not make a verdict: the opinion of each process follows its other findings.
-pub(super) fn apply_clearances(diagnosis: &mut Diagnosis) {
+pub fn apply_clearances(diagnosis: &mut Diagnosis) {
     const RISING: &[&str] = &["leak", "growth", "unwaited-child", "leak-per-request"];
     for opinion in &mut diagnosis.processes {
         let mine = diagnosis
@@ -61,28 +55,15 @@ pub(super) fn apply_clearances(diagnosis: &mut Diagnosis) {
 }
 
 /// Whether a hazard that counts is left.
-pub(super) fn has_hazard(diagnosis: &Diagnosis) -> bool {
+#[must_use]
+pub fn has_hazard(diagnosis: &Diagnosis) -> bool {
     diagnosis.hazards.iter().any(Hazard::counts)
 }
 
 /// The reasons why findings do not count.
-pub(super) fn reasons(diagnosis: &Diagnosis) -> Vec<&str> {
+#[must_use]
+pub fn reasons(diagnosis: &Diagnosis) -> Vec<&str> {
     let findings = diagnosis.findings.iter().map(|one| &one.cleared);
     let notes = findings.chain(diagnosis.hazards.iter().map(|one| &one.cleared));
     notes.flatten().map(|note| note.reason.as_str()).collect()
-}
-
-/// Prints a line for each flag and entry that matched nothing.
-pub(super) fn write_unused(
-    out: &mut dyn Write,
-    unused: &[String],
-    width: usize,
-) -> anyhow::Result<()> {
-    for one in unused {
-        let text = format!("  info: {one} matched nothing");
-        for line in wrap::lines(&sanitize_str(&text), width, 0, 0) {
-            writeln!(out, "{DIM}{line}{DIM:#}")?;
-        }
-    }
-    Ok(())
 }

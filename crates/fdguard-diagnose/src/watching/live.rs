@@ -10,7 +10,7 @@ use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::timeline::Look;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Gap, Pid, Text};
-use fdguard_probe::{Error as ProbeError, Probe};
+use fdguard_probe::Probe;
 use jiff::Timestamp;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -18,6 +18,7 @@ use super::clocks::Reading;
 use super::target::WatchTarget;
 use super::trouble::{Trouble, trouble_of};
 use super::wait::{Signals, WakeReason, wait};
+use crate::Error;
 
 /// A search for new processes may take one part in two hundred of the time.
 const SEARCH_SHARE: u32 = 200;
@@ -90,9 +91,12 @@ pub struct LiveWatch<'p> {
 }
 
 impl<'p> LiveWatch<'p> {
-    /// Begins to watch. Fails if a process given by pid does not exist, or if no process has the
-    /// name.
-    pub fn start(probe: &'p Probe, plan: WatchPlan) -> anyhow::Result<Self> {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    ///
+    /// If a process given by pid does not exist, or if no process has the name.
+    pub fn start(probe: &'p Probe, plan: WatchPlan) -> Result<Self, Error> {
         make_room();
         let header = RecordingHeader::new(Timestamp::now(), plan.every.as_secs_f64());
         let mut live = Self {
@@ -105,7 +109,7 @@ impl<'p> LiveWatch<'p> {
             known: HashSet::new(),
             seen: 0,
             watch: Watch::new(header),
-            signals: Signals::listen(plan.on_signal)?,
+            signals: Signals::listen(plan.on_signal).map_err(Error::Signals)?,
             clocks: Reading::now(),
             fresh: Vec::new(),
             plan,
@@ -129,7 +133,7 @@ impl<'p> LiveWatch<'p> {
     }
 
     /// Waits for the next look, at most until `deadline`, and takes it.
-    pub fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
+    pub fn advance(&mut self, deadline: Instant) -> Result<WatchProgress, Error> {
         if self.watch.ended().is_some() {
             return Ok(WatchProgress::Ended);
         }
@@ -173,7 +177,7 @@ impl<'p> LiveWatch<'p> {
         self.after_look()
     }
 
-    fn after_look(&mut self) -> anyhow::Result<WatchProgress> {
+    fn after_look(&mut self) -> Result<WatchProgress, Error> {
         let may_return = self.plan.name.is_some();
         if self.watched.is_empty() && !may_return {
             return self.end(WatchEnd::ProcessEnded);
@@ -199,7 +203,7 @@ impl<'p> LiveWatch<'p> {
         }
     }
 
-    fn read_all(&mut self) -> anyhow::Result<()> {
+    fn read_all(&mut self) -> Result<(), Error> {
         let clocks = Reading::now();
         if let Some(gap) = clocks.gap_since(&self.clocks) {
             self.tell(RecordingEntry::Gap(gap));
@@ -213,7 +217,7 @@ impl<'p> LiveWatch<'p> {
     }
 
     /// Samples every process that was added as number `from` or later.
-    fn look_at_all(&mut self, from: u32, last: bool) -> anyhow::Result<()> {
+    fn look_at_all(&mut self, from: u32, last: bool) -> Result<(), Error> {
         let mut watched = std::mem::take(&mut self.watched);
         let mut ended = Vec::new();
         let mut entries = Vec::new();
@@ -265,7 +269,7 @@ impl<'p> LiveWatch<'p> {
     }
 
     /// Searches for new processes: descendants, and those with the name.
-    fn find_more(&mut self) -> anyhow::Result<()> {
+    fn find_more(&mut self) -> Result<(), Error> {
         let now = self.began.elapsed();
         if now < self.search || (self.plan.name.is_none() && !self.plan.tree) {
             return Ok(());
@@ -289,17 +293,17 @@ impl<'p> LiveWatch<'p> {
     }
 
     /// Ignores a process that exited since it was found; reports one that fdguard has no room for.
-    fn add_if_new(&mut self, pid: Pid, place: Place) -> anyhow::Result<()> {
+    fn add_if_new(&mut self, pid: Pid, place: Place) -> Result<(), Error> {
         if self.watched.iter().any(|one| one.watcher.pid() == pid) || pid == std::process::id() {
             return Ok(());
         }
         let Err(error) = self.add(pid, place) else {
             return Ok(());
         };
-        let Some(reason) = error.downcast_ref::<ProbeError>() else {
+        let Error::Probe(reason) = error else {
             return Err(error);
         };
-        if trouble_of(reason) == Trouble::Ours {
+        if trouble_of(&reason) == Trouble::Ours {
             let why = reason.source().map_or(String::new(), ToString::to_string);
             let remedy =
                 "raise fdguard's own limit (ulimit -n): it needs four descriptors per process";
@@ -308,7 +312,7 @@ impl<'p> LiveWatch<'p> {
         Ok(())
     }
 
-    fn add(&mut self, pid: Pid, place: Place) -> anyhow::Result<()> {
+    fn add(&mut self, pid: Pid, place: Place) -> Result<(), Error> {
         let id = self.seen;
         let one = WatchTarget::new(self.probe, id, pid)?;
         let process = one.watcher.process()?;
@@ -345,7 +349,7 @@ impl<'p> LiveWatch<'p> {
     }
 
     /// Ends the watch before its time.
-    pub fn stop(&mut self, ended: WatchEnd) -> anyhow::Result<()> {
+    pub fn stop(&mut self, ended: WatchEnd) -> Result<(), Error> {
         if self.watch.ended().is_none() {
             self.end(ended)?;
         }
@@ -353,7 +357,7 @@ impl<'p> LiveWatch<'p> {
     }
 
     /// Takes one last look at everything and records why the watch ended.
-    fn end(&mut self, ended: WatchEnd) -> anyhow::Result<WatchProgress> {
+    fn end(&mut self, ended: WatchEnd) -> Result<WatchProgress, Error> {
         self.look_at_all(0, true)?;
         self.tell(RecordingEntry::End {
             ended,

@@ -21,7 +21,7 @@ pub(super) struct OpenDescriptor {
 
 /// The descriptors of a tree of processes.
 #[derive(Debug)]
-pub(super) struct Survey<'p> {
+pub struct Survey<'p> {
     probe: &'p Probe,
     root: Pid,
     watchers: HashMap<Pid, ProcessWatcher<'p>>,
@@ -31,7 +31,11 @@ pub(super) struct Survey<'p> {
 
 impl<'p> Survey<'p> {
     /// Starts with a first look.
-    pub(super) fn start(probe: &'p Probe, root: Pid) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be read.
+    pub fn start(probe: &'p Probe, root: Pid) -> Result<Self, Error> {
         let watcher = ProcessWatcher::new(probe, root)?;
         let mut survey = Self {
             probe,
@@ -44,9 +48,12 @@ impl<'p> Survey<'p> {
         Ok(survey)
     }
 
-    /// Looks at all processes; new descriptors were opened in this cycle. Fails if the server
-    /// itself is gone.
-    pub(super) fn record(&mut self, cycle: u32) -> Result<(), Error> {
+    /// Looks at all processes; new descriptors were opened in this cycle.
+    ///
+    /// # Errors
+    ///
+    /// If the server itself is gone.
+    pub fn record(&mut self, cycle: u32) -> Result<(), Error> {
         self.looks += 1;
         let mut new = HashSet::new();
         for pid in self.probe.tree(self.root)? {
@@ -102,7 +109,7 @@ impl<'p> Survey<'p> {
     }
 
     /// Counts everything that is open now as older than the coming cycles.
-    pub(super) fn forget_cycles(&mut self) {
+    pub fn forget_cycles(&mut self) {
         for seen in self.held.values_mut() {
             seen.cycle = 0;
         }
@@ -114,7 +121,8 @@ impl<'p> Survey<'p> {
     }
 
     /// How many are open.
-    pub(super) fn count(&self) -> u64 {
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.held.len() as u64
     }
 
@@ -124,7 +132,8 @@ impl<'p> Survey<'p> {
     }
 
     /// Whether any process accepts connections.
-    pub(super) fn listens(&self) -> bool {
+    #[must_use]
+    pub fn listens(&self) -> bool {
         let is_listener = |seen: &OpenDescriptor| seen.class == Class::Tcp(TcpState::Listen);
         self.held.values().any(is_listener)
     }
@@ -138,13 +147,15 @@ impl<'p> Survey<'p> {
     }
 
     /// Whether its descriptors may be listed.
-    pub(super) fn is_full(&self) -> bool {
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         let root = self.watchers.get(&self.root);
         root.is_some_and(|watcher| watcher.tier() != Tier::Radar)
     }
 
     /// What could not be seen.
-    pub(super) fn gaps(&self) -> Vec<Gap> {
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Gap> {
         self.watchers
             .values()
             .flat_map(ProcessWatcher::gaps)

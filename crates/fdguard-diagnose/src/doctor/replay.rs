@@ -1,7 +1,5 @@
 //! Runs the doctor on a recording instead of a running process.
 
-use std::path::Path;
-
 use fdguard_core::detail::{InetDetail, OtherDetail};
 use fdguard_core::evidence::{EvidenceInput, Machine, ProcessVisit};
 use fdguard_core::playbook::Playbook;
@@ -11,17 +9,21 @@ use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Detail, Fd, FdEntry, Gap, Text, Tier};
 
-use super::logs::OpenLog;
-use super::{logs, runtime};
+use super::gather;
+use crate::Error;
+use crate::log::OpenLog;
 use crate::recording::Replay;
 
-/// Reads a recording and returns the material it contains.
-pub fn material(
-    path: &Path,
+/// The material that a recording contains.
+///
+/// # Errors
+///
+/// If a log cannot be read.
+pub fn from_recording(
+    mut replay: Replay,
     playbook: &Playbook,
-    open_logs: Vec<OpenLog>,
-) -> anyhow::Result<EvidenceInput> {
-    let mut replay = Replay::open(path)?;
+    logs: Vec<OpenLog>,
+) -> Result<EvidenceInput, Error> {
     let header = replay.header().clone();
     let entries: Vec<RecordingEntry> = (&mut replay).collect();
     let cut = replay.cut();
@@ -34,7 +36,7 @@ pub fn material(
         let remedy = "none: data that is missing or damaged cannot be recovered";
         Gap::new("the end of the recording", why, remedy)
     }));
-    let read = |log: OpenLog| logs::read(log, playbook, &[]);
+    let logs = logs.into_iter().map(|log| log.read(playbook, &[]));
     Ok(EvidenceInput {
         visits: visits(&header, &entries),
         machine: machine(&header),
@@ -42,10 +44,7 @@ pub fn material(
         entries,
         relatives: Vec::new(),
         relatives_more: 0,
-        logs: open_logs
-            .into_iter()
-            .map(read)
-            .collect::<anyhow::Result<_>>()?,
+        logs: logs.collect::<Result<_, Error>>()?,
         gaps,
     })
 }
@@ -69,12 +68,10 @@ fn visits(header: &RecordingHeader, entries: &[RecordingEntry]) -> Vec<ProcessVi
         .into_iter()
         .filter_map(|(id, begin)| {
             let subject = ends(id)?;
-            let exe = begin.process.exe.as_ref();
             Some(ProcessVisit {
-                runtime: exe.and_then(|exe| runtime::detect(exe.as_bytes())),
                 select: subject.select.clone(),
                 end: Some(snapshot(subject, &watch)),
-                begin,
+                ..gather::visit(begin)
             })
         })
         .collect()

@@ -6,10 +6,11 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use fdguard_core::recording::{RecordingEntry, RecordingHeader};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde::Serialize;
+
+use crate::Error;
 
 /// The most that a crash may lose: a verdict does not depend on the last second.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -46,8 +47,8 @@ pub struct Recorder {
 impl Recorder {
     /// Begins a recording. Writes the first line at once, so that a missing permission shows before
     /// the watch begins.
-    pub fn create(path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
-        let out = open(path).with_context(|| path.display().to_string())?;
+    pub fn create(path: &Path, header: &RecordingHeader) -> Result<Self, Error> {
+        let out = open(path).map_err(|error| Error::file(path.display(), error))?;
         let durable = out.metadata().is_ok_and(|meta| meta.is_file());
         let mut recorder = Self {
             out,
@@ -65,7 +66,7 @@ impl Recorder {
     }
 
     /// Writes one entry, within the next second.
-    pub fn write(&mut self, entry: &RecordingEntry) -> anyhow::Result<()> {
+    pub fn write(&mut self, entry: &RecordingEntry) -> Result<(), Error> {
         if self.given_up {
             return Ok(());
         }
@@ -78,7 +79,7 @@ impl Recorder {
     }
 
     /// Flushes if a second has passed since the last flush. Call it at every tick.
-    pub fn flush_due(&mut self, now: Instant) -> anyhow::Result<()> {
+    pub fn flush_due(&mut self, now: Instant) -> Result<(), Error> {
         let since = *self.flushed_at.get_or_insert(now);
         if self.given_up || now.saturating_duration_since(since) < FLUSH_EVERY {
             return Ok(());
@@ -89,7 +90,7 @@ impl Recorder {
     }
 
     /// Writes the rest of the buffer and syncs it.
-    pub fn finish(mut self) -> anyhow::Result<()> {
+    pub fn finish(mut self) -> Result<(), Error> {
         if self.given_up {
             return Ok(());
         }
@@ -98,14 +99,15 @@ impl Recorder {
     }
 
     /// Serializes an entry completely before buffering it, so that no partial line is ever left.
-    fn line(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
-        let line = serde_json::to_vec(value).with_context(|| self.path.display().to_string())?;
+    fn line(&mut self, value: &impl Serialize) -> Result<(), Error> {
+        let line =
+            serde_json::to_vec(value).map_err(|error| Error::file(self.path.display(), error))?;
         self.waiting.extend_from_slice(&line);
         self.waiting.push(b'\n');
         Ok(())
     }
 
-    fn flush(&mut self) -> anyhow::Result<()> {
+    fn flush(&mut self) -> Result<(), Error> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -120,7 +122,7 @@ impl Recorder {
         self.or_give_up(written)
     }
 
-    fn sync(&mut self) -> anyhow::Result<()> {
+    fn sync(&mut self) -> Result<(), Error> {
         let synced = if self.durable {
             self.out.sync_data()
         } else {
@@ -130,9 +132,9 @@ impl Recorder {
     }
 
     /// After a partial write nothing that follows could be read.
-    fn or_give_up(&mut self, result: io::Result<()>) -> anyhow::Result<()> {
+    fn or_give_up(&mut self, result: io::Result<()>) -> Result<(), Error> {
         self.given_up |= result.is_err();
-        result.with_context(|| self.path.display().to_string())
+        result.map_err(|error| Error::file(self.path.display(), error))
     }
 }
 

@@ -10,8 +10,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 use fdguard_core::Gap;
 use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::RecordingEntry;
@@ -23,15 +21,6 @@ pub use write::Recorder;
 /// Reads a whole recording into a watch; also returns where and why it was cut short, if it was.
 ///
 /// A recording without an end entry ends at the time of its last entry.
-///
-/// # Errors
-///
-/// If it is not a recording that this version reads; never for one that stops in the middle.
-pub fn replay(path: &Path) -> anyhow::Result<(Watch, Option<String>)> {
-    Ok(play(Replay::open(path)?))
-}
-
-/// The same from a recording that is already open.
 #[must_use]
 pub fn play(replay: Replay) -> (Watch, Option<String>) {
     play_to(replay, |_, _| {})
@@ -67,11 +56,4 @@ pub fn play_to(
         });
     }
     (watch, cut)
-}
-
-/// The same from bytes instead of a file, for the fuzzer.
-#[doc(hidden)]
-pub fn replay_bytes(bytes: Vec<u8>) -> anyhow::Result<(Watch, Option<String>)> {
-    let source = Box::new(std::io::Cursor::new(bytes));
-    Ok(play(Replay::from_source("bytes", source)?))
 }

@@ -3,16 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
 
-use anyhow::Context as _;
 use fdguard_core::Gap;
 use fdguard_core::recording::{RECORDING_SCHEMA, RecordingEntry, RecordingHeader};
 use serde::Deserialize;
 
 use super::frames::{Frames, is_zstd};
-use crate::exit::HintedError;
-use crate::input;
+use crate::Error;
 
 /// fdguard's own lines are far shorter; a file without newlines must not fill the memory.
 const LONGEST: u64 = 64 << 20;
@@ -52,22 +49,18 @@ impl fmt::Debug for Replay {
 }
 
 impl Replay {
-    /// Opens a recording; `-` is standard input. The first bytes show whether it is compressed.
-    pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let name = path.display().to_string();
-        if path == Path::new("-") {
-            return Self::from_source("standard input", Box::new(io::stdin()));
-        }
-        let file = input::open(path)?;
-        Self::from_source(&name, Box::new(file))
-    }
-
-    pub(super) fn from_source(name: &str, mut source: Box<dyn Read>) -> anyhow::Result<Self> {
+    /// Reads the first line; the first bytes show whether it is compressed. Messages call the
+    /// recording by this name.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a recording that this version reads; never for one that stops in the middle.
+    pub fn new(name: &str, mut source: Box<dyn Read>) -> Result<Self, Error> {
         let mut head = Vec::new();
         (&mut source)
             .take(4)
             .read_to_end(&mut head)
-            .with_context(|| name.to_owned())?;
+            .map_err(|error| Error::file(name, error))?;
         let compressed = is_zstd(&head);
         let whole = BufReader::new(io::Cursor::new(head).chain(source));
         let mut source: Box<dyn BufRead> = if compressed {
@@ -246,10 +239,12 @@ struct Schema {
 }
 
 /// The first line, or a one-line reason why this is not a recording.
-fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<RecordingHeader> {
-    let refused =
-        |what: String, hint: &str| Err(HintedError::look(format!("{name} {what}"), hint).into());
-    let line = match read_line(source).with_context(|| name.to_owned())? {
+fn header(name: &str, source: &mut dyn BufRead) -> Result<RecordingHeader, Error> {
+    let refused = |what: String, hint: &'static str| {
+        let message = format!("{name} {what}");
+        Err(Error::Input { message, hint })
+    };
+    let line = match read_line(source).map_err(|error| Error::file(name, error))? {
         Line::End => return refused("is empty".to_owned(), HOW),
         Line::Whole(line) | Line::Open(line) => line,
         Line::TooLong => {

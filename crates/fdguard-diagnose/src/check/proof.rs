@@ -11,15 +11,12 @@ use fdguard_core::proof::{
 };
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Process;
-use fdguard_core::{Class, Gap, Text};
+use fdguard_core::{Class, Text};
 use serde::Serialize;
 
-use super::baseline::HeldCounts;
-use super::exercise::ExerciseResult;
+use super::baseline::{CheckBaseline, HeldCounts};
 use super::go;
-use crate::command::clearing;
-use crate::report::problem::ProblemReport;
-use fdguard_diagnose::trace::comm;
+use crate::clearing;
 
 /// Rules of a watch whose findings fail a check. Findings about the host alone are not the
 /// program's fault.
@@ -36,51 +33,79 @@ const FAILING: &[&str] = &[
 
 /// The document.
 #[derive(Debug, Serialize)]
-pub(super) struct Proof {
+pub struct Proof {
+    /// What was found.
     #[serde(flatten)]
-    pub(super) diagnosis: Diagnosis,
-    pub(super) check: Check,
+    pub diagnosis: Diagnosis,
+    /// What the check adds to it.
+    pub check: CheckSummary,
     /// Flags and entries that accepted nothing.
     #[serde(skip)]
-    pub(super) unused: Vec<String>,
+    pub unused: Vec<String>,
 }
 
 /// What a check adds.
 #[derive(Debug, Serialize)]
-pub(super) struct Check {
+pub struct CheckSummary {
     /// True if nothing fails it.
-    pub(super) passed: bool,
+    pub passed: bool,
     /// The program's own exit code, 128+n after a signal; absent if fdguard was not its parent.
-    pub(super) status: Option<u8>,
+    pub status: Option<u8>,
     /// Everything that was left open, the worst first, with its verdict.
-    pub(super) leftovers: Vec<Remains>,
+    pub leftovers: Vec<Remains>,
     /// Processes that outlived it, and zombies.
-    pub(super) processes: Vec<LeftoverProcess>,
+    pub processes: Vec<LeftoverProcess>,
     /// How the server was exercised, in order.
-    pub(super) exercises: Vec<ExerciseResult>,
+    pub exercises: Vec<ExerciseResult>,
     /// Descriptors held at the end, by class; absent if they could not be read.
-    pub(super) held: Option<HeldCounts>,
+    pub held: Option<HeldCounts>,
     /// Whether something prevented the judgement: then an empty result proves nothing.
-    pub(super) blind: bool,
+    pub blind: bool,
 }
 
-/// What was found, before it is reported.
-pub(super) struct Evidence {
-    pub(super) diagnosis: Diagnosis,
-    pub(super) remains: Vec<Remains>,
+/// How a server was exercised.
+#[derive(Debug, Serialize)]
+pub struct ExerciseResult {
+    /// Its name in a scenario.
+    pub name: Option<String>,
+    /// Cycles that count.
+    pub cycles: u32,
+    /// Requested cycles; more were run if those did not decide.
+    pub asked: u32,
+    /// Cycles before them.
+    pub warmup: u32,
+    /// Commands run in parallel.
+    pub concurrency: u32,
+    /// Whether some origin was not decided in the end.
+    pub undecided: bool,
+}
+
+/// What was found, before it is judged.
+#[derive(Debug)]
+pub struct CheckEvidence {
+    /// What watch and trace found.
+    pub diagnosis: Diagnosis,
+    /// What was left open.
+    pub remains: Vec<Remains>,
     /// Lines that start children and do not wait for them.
-    pub(super) piles: Vec<ChildPile>,
-    pub(super) processes: Vec<LeftoverProcess>,
-    pub(super) status: Option<u8>,
-    pub(super) exercises: Vec<ExerciseResult>,
-    pub(super) held: Option<HeldCounts>,
-    pub(super) blind: bool,
+    pub piles: Vec<ChildPile>,
+    /// Processes that outlived the program, and zombies.
+    pub processes: Vec<LeftoverProcess>,
+    /// The program's own exit code.
+    pub status: Option<u8>,
+    /// How the server was exercised, in order.
+    pub exercises: Vec<ExerciseResult>,
+    /// Descriptors held at the end, by class.
+    pub held: Option<HeldCounts>,
+    /// Whether something prevented the judgement.
+    pub blind: bool,
 }
 
 impl Proof {
     /// Draws the conclusion.
-    pub(super) fn of(evidence: Evidence, allow: &[Allowance], settings: &RuleSettings) -> Self {
-        let Evidence {
+    #[must_use]
+    pub fn new(evidence: CheckEvidence, allow: &[Allowance], settings: &RuleSettings) -> Self {
+        let CheckEvidence {
             mut diagnosis,
             mut remains,
             piles,
@@ -110,7 +135,10 @@ impl Proof {
         let mut findings: Vec<Finding> = found.collect();
         findings.extend(of_processes(&processes));
         findings.append(&mut diagnosis.findings);
-        add_piles(&mut findings, &piles, |pid| comm(&diagnosis, pid));
+        add_piles(&mut findings, &piles, |pid| {
+            let comm = diagnosis.comm_of(pid);
+            comm.unwrap_or(&diagnosis.process.comm).clone()
+        });
         // Findings with a line to fix come first.
         findings.sort_by_key(|one| {
             let has_line = one.origin.is_some();
@@ -123,13 +151,13 @@ impl Proof {
         let unused = unused(&clearance, &diagnosis, &remains);
         go::explain(&mut diagnosis);
         let mut found = diagnosis.findings.iter();
-        let piles_up = found.any(|one| is_pile(one) && fails(one));
+        let piles_up = found.any(|one| one.rule == children::RULE.id && fails(one));
         let leaks = |one: &Remains| one.judged == RemainsVerdict::PerCycle;
         if piles_up || remains.iter().any(leaks) {
             diagnosis.verdict = Verdict::Leaking;
         }
         Self {
-            check: Check {
+            check: CheckSummary {
                 passed: !failing,
                 status,
                 leftovers: remains,
@@ -152,7 +180,8 @@ fn unused(clearance: &Clearance<'_>, found: &Diagnosis, remains: &[Remains]) -> 
 }
 
 /// Whether a finding fails a check.
-pub(super) fn fails(finding: &Finding) -> bool {
+#[must_use]
+pub fn fails(finding: &Finding) -> bool {
     let counts = finding.severity >= Severity::Warning && finding.cleared.is_none();
     counts && FAILING.contains(&finding.rule.as_str())
 }
@@ -174,33 +203,30 @@ fn finding(remains: &Remains, requests: u64) -> Option<Finding> {
         | RemainsVerdict::Allowed => (&at_exit::RULE, remains.why.clone()),
         _ => return None,
     };
-    let cleared = remains.allowed_by.as_ref().map(|by| ClearedNote {
-        reason: by.clone(),
-        date: jiff::Zoned::now().date().to_string(),
-    });
-    Some(Finding {
-        rule: rule.id.to_owned(),
-        pid: remains.pid,
-        comm: remains.comm.clone(),
-        severity: if cleared.is_some() {
-            Severity::Info
-        } else {
-            rule.severity
-        },
+    let found = Finding::new(rule.id, remains.pid, remains.comm.clone(), rule.severity);
+    let found = Finding {
         class: remains.class.clone(),
         target: remains.target.clone(),
         count: Some(remains.count),
         grown: i64::try_from(remains.count).ok(),
-        rate_per_min: None,
-        confidence: 1.0,
-        walls: Vec::new(),
         why,
         next_step: next_step(remains),
         origin: remains.origin.clone(),
-        shape: None,
-        advice: None,
-        cleared,
-    })
+        ..found
+    };
+    Some(allowed(found, remains.allowed_by.as_ref()))
+}
+
+/// Turns an allowed finding into information.
+fn allowed(mut finding: Finding, by: Option<&String>) -> Finding {
+    if let Some(by) = by {
+        finding.severity = Severity::Info;
+        finding.cleared = Some(ClearedNote {
+            reason: by.clone(),
+            date: jiff::Zoned::now().date().to_string(),
+        });
+    }
+    finding
 }
 
 /// `one descriptor per request from server.py:31 handle (regular /srv/a.log): 27 of 27 cycles …`.
@@ -276,10 +302,6 @@ fn add_piles(findings: &mut Vec<Finding>, piles: &[ChildPile], comm: impl Fn(u32
     }
 }
 
-fn is_pile(finding: &Finding) -> bool {
-    finding.rule == children::RULE.id
-}
-
 /// Applies the user's allowances to the lines that started processes.
 fn allow_processes(processes: &mut [LeftoverProcess], allow: &[Allowance]) {
     for one in processes {
@@ -292,56 +314,26 @@ fn allow_processes(processes: &mut [LeftoverProcess], allow: &[Allowance]) {
 }
 
 fn of_process(leftover: &LeftoverProcess) -> Finding {
-    let cleared = leftover.allowed_by.as_ref().map(|by| ClearedNote {
-        reason: by.clone(),
-        date: jiff::Zoned::now().date().to_string(),
-    });
-    Finding {
-        rule: process::RULE.id.to_owned(),
-        pid: leftover.pid,
-        comm: leftover.comm.clone(),
-        severity: if cleared.is_some() {
-            Severity::Info
-        } else {
-            process::RULE.severity
-        },
-        class: None,
-        target: None,
+    let (pid, comm) = (leftover.pid, leftover.comm.clone());
+    let found = Finding {
         count: Some(1),
-        grown: None,
-        rate_per_min: None,
-        confidence: 1.0,
-        walls: Vec::new(),
         why: leftover.why(),
         next_step: leftover.next_step(),
         origin: leftover.origin.clone(),
-        shape: None,
-        advice: None,
-        cleared,
-    }
+        ..Finding::new(process::RULE.id, pid, comm, process::RULE.severity)
+    };
+    allowed(found, leftover.allowed_by.as_ref())
 }
 
 /// The finding for an exceeded budget.
 pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Finding {
+    let next_step = "List them with `fdguard snap`. Close what is not needed, or raise the budget.";
+    let (pid, comm) = (process.pid, process.comm.clone());
     Finding {
-        rule: "expected-budget".to_owned(),
-        pid: process.pid,
-        comm: process.comm.clone(),
-        severity: Severity::Warning,
-        class: None,
-        target: None,
         count: Some(count),
-        grown: None,
-        rate_per_min: None,
-        confidence: 1.0,
-        walls: Vec::new(),
         why,
-        next_step: "List them with `fdguard snap`. Close what is not needed, or raise the budget."
-            .to_owned(),
-        origin: None,
-        shape: None,
-        advice: None,
-        cleared: None,
+        next_step: next_step.to_owned(),
+        ..Finding::new("expected-budget", pid, comm, Severity::Warning)
     }
 }
 
@@ -359,41 +351,28 @@ fn allow_remains(remains: &mut Remains, clearance: &Clearance<'_>) {
     }
 }
 
-/// The gap for a program that cannot be traced and ended too soon for anything else.
-pub(super) fn too_short() -> Gap {
-    Gap::new(
-        "what it left open",
-        "the program cannot be traced, and it ended before its descriptor counts showed a trend",
-        "let it run for at least five seconds, or link it dynamically",
-    )
-}
-
 impl Proof {
     /// The number of failures.
-    pub(super) fn failures(&self) -> usize {
+    #[must_use]
+    pub fn failures(&self) -> usize {
         let findings = self.diagnosis.findings.iter().filter(|one| fails(one));
         let hazards = self.diagnosis.hazards.iter();
         findings.count() + hazards.filter(|one| one.counts()).count()
     }
 
-    /// The duration and the number of cycles.
-    pub(super) fn extent(&self) -> String {
-        let passed = self
-            .diagnosis
-            .ended_at
-            .duration_since(self.diagnosis.started_at);
-        let seconds = passed.as_secs_f64().max(0.0);
-        let cycles: u32 = self.check.exercises.iter().map(|one| one.cycles).sum();
-        match cycles {
-            0 => format!(" in {seconds:.1} s"),
-            cycles => format!(" after {cycles} cycles in {seconds:.1} s"),
+    /// Compares with an earlier run: clearly more descriptors of a class fail the check.
+    pub fn compare(&mut self, before: &CheckBaseline) {
+        let Some(held) = &self.check.held else {
+            return;
+        };
+        for (class, then, now) in before.grown(held) {
+            let why = format!(
+                "{now} descriptors of class {class} at the end, up from {then} in the run of {}",
+                before.taken_at.strftime("%Y-%m-%d %H:%M UTC")
+            );
+            let finding = budget_finding(&self.diagnosis.process, why, now);
+            self.diagnosis.findings.push(finding);
+            self.check.passed = false;
         }
-    }
-
-    /// The report for other tools.
-    pub(super) fn told(&self) -> ProblemReport {
-        let words = self.diagnosis.process.cmdline.iter().map(Text::to_lossy);
-        let command = words.collect::<Vec<_>>().join(" ");
-        ProblemReport::of(&self.diagnosis, command, fails)
     }
 }

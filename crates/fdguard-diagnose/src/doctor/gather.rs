@@ -5,16 +5,13 @@ use std::time::Duration;
 use fdguard_core::evidence::{EvidenceInput, ProcessVisit};
 use fdguard_core::explain;
 use fdguard_core::playbook::Playbook;
-use fdguard_core::rule::RuleSettings;
+use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Gap, Pid, Snapshot, Summary, TcpState};
 use fdguard_probe::{Error as ProbeError, Options, Probe, Radar};
 
-use super::logs::OpenLog;
-use super::{family, logs, machine, runtime, watch};
-
-pub use super::logs::open as open_logs;
-use crate::progress::ProgressLine;
-use crate::report::table::counted;
+use super::{family, machine, runtime, watch};
+use crate::Error;
+use crate::log::OpenLog;
 
 /// How to look.
 #[derive(Clone, Copy, Debug)]
@@ -25,24 +22,35 @@ pub struct DoctorPlan<'a> {
     pub every: Duration,
     /// Which lines of a log mean what.
     pub playbook: &'a Playbook,
-    /// Judges the watch while it runs.
-    pub settings: &'a RuleSettings,
-    /// Shows the progress.
-    pub progress: &'a ProgressLine,
 }
 
-/// Looks, watches, looks again. A named process that could not be read is a gap, unless none could.
+/// What is being done, for whoever waits.
+#[derive(Clone, Copy, Debug)]
+pub enum DoctorStep<'a> {
+    /// The first look.
+    Read,
+    /// The watch, so far.
+    Watch(&'a Watch),
+    /// The second look.
+    ReadAgain,
+}
+
+/// Looks, watches, looks again. A named process that could not be read is a gap.
+///
+/// # Errors
+///
+/// If no process could be read, or a log is not one.
 pub fn gather(
     probe: &Probe,
     pids: &[Pid],
     plan: DoctorPlan<'_>,
-    open_logs: Vec<OpenLog>,
-) -> anyhow::Result<EvidenceInput> {
-    let processes = counted(pids.len() as u64, "process", "processes");
-    plan.progress.show(|| format!("reading {processes}"));
+    logs: Vec<OpenLog>,
+    on_step: &dyn Fn(DoctorStep<'_>),
+) -> Result<EvidenceInput, Error> {
+    on_step(DoctorStep::Read);
     let (mut visits, mut gaps) = first_look(probe, pids)?;
-    let taken = watch::short_watch(probe, &visits, &plan)?;
-    plan.progress.show(|| format!("reading {processes} again"));
+    let taken = watch::short_watch(probe, &visits, plan, on_step)?;
+    on_step(DoctorStep::ReadAgain);
     let ends = second_look(probe, &visits);
     for (visit, end) in visits.iter_mut().zip(ends) {
         if end.is_none() {
@@ -61,11 +69,8 @@ pub fn gather(
         .iter()
         .flat_map(|visit| Summary::summarize(visit.latest()).walls);
     let near = explain::near(&walls.collect::<Vec<_>>());
-    let read = |log: OpenLog| logs::read(log, plan.playbook, &near);
-    let logs = open_logs
-        .into_iter()
-        .map(read)
-        .collect::<anyhow::Result<_>>()?;
+    let read = |log: OpenLog| log.read(plan.playbook, &near);
+    let logs: Result<_, Error> = logs.into_iter().map(read).collect();
     Ok(EvidenceInput {
         header: taken.header,
         entries: taken.entries,
@@ -73,12 +78,12 @@ pub fn gather(
         relatives,
         relatives_more,
         machine: machine::read(),
-        logs,
+        logs: logs?,
         gaps,
     })
 }
 
-fn first_look(probe: &Probe, pids: &[Pid]) -> anyhow::Result<(Vec<ProcessVisit>, Vec<Gap>)> {
+fn first_look(probe: &Probe, pids: &[Pid]) -> Result<(Vec<ProcessVisit>, Vec<Gap>), Error> {
     let mut visits = Vec::new();
     let mut gaps = Vec::new();
     let mut first_error: Option<ProbeError> = None;
@@ -109,7 +114,8 @@ fn snapshots(probe: &Probe, pids: &[Pid]) -> Vec<Result<Snapshot, ProbeError>> {
     }
 }
 
-fn visit(begin: Snapshot) -> ProcessVisit {
+/// The first look at a process.
+pub(super) fn visit(begin: Snapshot) -> ProcessVisit {
     let exe = begin.process.exe.as_ref();
     ProcessVisit {
         runtime: exe.and_then(|exe| runtime::detect(exe.as_bytes())),
