@@ -303,7 +303,7 @@ fn a_line_without_an_end_does_not_fill_the_memory() {
     use std::io::Read as _;
     let first = lines(&[]);
     let endless = std::io::Cursor::new(first).chain(std::io::repeat(b'x').take(70 << 20));
-    let mut replay = Replay::from_source("it", Box::new(endless)).unwrap();
+    let mut replay = Replay::new("it", Box::new(endless)).unwrap();
     assert_eq!(replay.next(), None);
     assert_eq!(replay.cut().unwrap(), "line 2 is longer than 64 MiB");
 }
