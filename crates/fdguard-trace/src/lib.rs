@@ -22,7 +22,6 @@ mod preload;
 mod program;
 mod protection;
 mod ring;
-mod runtime;
 mod session;
 mod site;
 mod source;

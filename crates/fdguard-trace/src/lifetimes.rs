@@ -13,9 +13,8 @@ use fdguard_core::{Class, Fd, Text};
 use fdguard_wire::{EventKind, EventRecord, OpenCall};
 
 use crate::call_class::CallClasses;
-use crate::runtime;
 use crate::source::{ProcessKey, TraceSource};
-use crate::symbol::Symbols;
+use crate::symbol::{self, Symbols};
 use crate::table::{ProcessTable, RawFrame};
 
 /// The error of a close that closed nothing.
@@ -242,7 +241,7 @@ impl UnnamedProcess {
             let found = named(held.cloned(), |raw_frames, history: &PathHistory| {
                 // A stack of the runtime itself that cannot leak yet needs no names.
                 let is_few = history.live.len() + history.recent.len() < LEAST;
-                let outline = is_few.then(|| runtime::outline(raw_frames)).flatten();
+                let outline = is_few.then(|| symbol::outline(raw_frames)).flatten();
                 outline.unwrap_or_else(|| symbols.name(raw_frames))
             });
             if !found.iter().any(JudgedSite::is_leaking) {

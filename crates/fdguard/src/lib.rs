@@ -4,7 +4,6 @@
 //! `fdguard-core`, read by `fdguard-probe`.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 pub mod cli;
