@@ -4,7 +4,7 @@
 use std::io::Cursor;
 use std::sync::LazyLock;
 
-use fdguard_core::config::{Suppressions, Levels};
+use fdguard_core::config::{Levels, Suppressions};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::rule::RuleSettings;
 use fdguard_diagnose::recording::{Replay, play};

@@ -121,6 +121,7 @@ const RULES: Rules = Rules {
     ],
     forbid_unsafe: &[
         "crates/fdguard-core/src/lib.rs",
+        "crates/fdguard-proc/src/lib.rs",
         "crates/fdguard-wire/src/lib.rs",
     ],
     may_be_unsafe: &[

@@ -8,7 +8,6 @@
 pub mod adopt;
 mod cgroup;
 pub mod environment;
-pub mod identity;
 pub mod input_file;
 mod keeper;
 mod limits;

@@ -15,7 +15,7 @@ use fdguard_core::children::finding::ChildPile;
 use fdguard_core::event::{StackId, TraceEvent, What};
 use fdguard_core::hazard::{Hazard, HazardDetector};
 use fdguard_core::origin::{Origin, Stack};
-use fdguard_core::{Gap, ProcKey};
+use fdguard_core::{Gap, TraceKey};
 use fdguard_wire::{EVENTS, Omission};
 use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
@@ -280,9 +280,9 @@ impl EventPump {
                 self.over.insert(key);
                 continue;
             }
-            let process = ProcKey {
+            let process = TraceKey {
                 pid: key.0,
-                start_ticks: key.1,
+                began: key.1,
             };
             if let Ok(events) = self.source.events(key) {
                 let reader = ProcessReader {

@@ -157,7 +157,7 @@ fn refuse_to_nest(parent: &Parent) -> anyhow::Result<()> {
     };
     let message = format!(
         "already supervised by fdguard run (pid {}, service {})",
-        outer.pid, outer.service
+        outer.supervisor.pid, outer.service
     );
     let hint = "remove the inner fdguard run, give it --once or --exec, or allow it with --nest";
     Err(HintedError::usage(message, hint)).context("run")
