@@ -12,6 +12,8 @@ mod error;
 pub mod link;
 pub mod log;
 pub mod recording;
+#[cfg(feature = "trace")]
+pub mod trace;
 pub mod watching;
 
 pub use error::Error;

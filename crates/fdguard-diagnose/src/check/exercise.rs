@@ -1,19 +1,19 @@
 //! Judges what the cycles of an exercise left, grouped by origin and class.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::class_pattern::ClassPattern;
 use fdguard_core::diagnosis::{Diagnosis, WatchEnd};
+use fdguard_core::event::CollectedEvents;
 use fdguard_core::finding::Finding;
-use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
 use fdguard_core::origin::{Culprit, Origin};
 use fdguard_core::proof::cycles::{self, CycleOutcome};
 use fdguard_core::proof::{Remains, RemainsVerdict};
 use fdguard_core::snapshot::Process;
 use fdguard_core::{Class, Fd, Gap, Pid, Text};
-use fdguard_trace::{BlindReason, ProcessTables, Site, Symbols};
+use fdguard_trace::{Site, TraceState};
 use jiff::Timestamp;
 
 use super::baseline;
@@ -30,14 +30,8 @@ pub struct ExercisedServer<'a> {
     pub before: Option<u64>,
     /// Why the exercises ended.
     pub ended: WatchEnd,
-    /// What its processes recorded; `None` if it was already running.
-    pub tables: Option<&'a ProcessTables>,
-    /// Why it cannot be traced.
-    pub blind: Option<BlindReason>,
-    /// Its misuse of descriptors.
-    pub hazards: Vec<Hazard>,
-    /// What of that was not seen.
-    pub unheard: Vec<Gap>,
+    /// What its trace has found; `None` if it was already running.
+    pub state: Option<&'a TraceState>,
     /// The most descriptors that it may hold at the end.
     pub budgets: &'a [(ClassPattern, u64)],
     /// What the cycles left.
@@ -56,21 +50,20 @@ impl ExercisedServer<'_> {
     /// If the server is gone.
     pub fn evidence(self, survey: &Survey<'_>) -> Result<CheckEvidence, Error> {
         let process = survey.process()?;
-        let has_table = |pid, fd: Option<&Fd>| {
-            let table = self.tables.and_then(|tables| tables.table_of(pid));
-            table.is_some_and(|table| fd.is_none_or(|fd| table.open.contains_key(fd)))
-        };
+        let sites = self.state.iter().flat_map(|state| &state.sites);
+        let open: HashMap<Pid, BTreeSet<Fd>> = sites.map(|one| (one.pid, one.open())).collect();
+        let is_attributed =
+            |pid: Pid, fd: Fd| open.get(&pid).is_some_and(|open| open.contains(&fd));
         let attributed = survey
             .held()
-            .filter(|(pid, fd, _)| has_table(*pid, Some(fd)));
+            .filter(|(pid, fd, _)| is_attributed(*pid, *fd));
         let mut gaps = survey.gaps();
-        gaps.extend(self.lines_gap(has_table(process.pid, None)));
-        gaps.extend(self.unheard);
-        let backend = if self.tables.is_some() {
-            "preload"
-        } else {
-            "probe"
-        };
+        gaps.extend(self.lines_gap(open.contains_key(&process.pid)));
+        gaps.extend(match self.state {
+            Some(state) => state.gaps.clone(),
+            None => CollectedEvents::default().gaps(),
+        });
+        let backend = self.state.map_or("probe", |state| state.scope.backend);
         let times = (self.began, Timestamp::now());
         let mut diagnosis = Diagnosis {
             samples: survey.looks(),
@@ -78,13 +71,15 @@ impl ExercisedServer<'_> {
             last: Some(survey.count()),
             verdict: verdict(&self.remains),
             findings: over_budget(self.budgets, survey, &process),
-            hazards: self.hazards,
+            hazards: self
+                .state
+                .map_or_else(Vec::new, |state| state.hazards.clone()),
             gaps,
             ..Diagnosis::new(process, times, self.ended, backend)
         };
         diagnosis.coverage.attributed_fds = attributed.count() as u64;
         diagnosis.coverage.live_fds = Some(survey.count());
-        diagnosis.coverage.lost_events = self.tables.map_or(0, ProcessTables::lost_events);
+        diagnosis.coverage.lost_events = self.state.map_or(0, |state| state.scope.lost_events);
         let classes = survey.held().map(|(_, _, seen)| (seen.class.clone(), 1));
         Ok(CheckEvidence {
             diagnosis,
@@ -100,9 +95,10 @@ impl ExercisedServer<'_> {
 
     /// Why lines are unknown; `None` if they are known.
     fn lines_gap(&self, has_table: bool) -> Option<Gap> {
-        let (why, remedy) = match self.blind {
+        let blind = self.state.and_then(|state| state.scope.blind);
+        let (why, remedy) = match blind {
             Some(blind) => (blind.why(), blind.remedy()),
-            None if self.tables.is_none() => (
+            None if self.state.is_none() => (
                 "the server was already running",
                 "let fdguard start the server: fdguard check --exercise CMD -- SERVER",
             ),
@@ -162,16 +158,14 @@ struct Group {
 /// the times at which the cycles began, by the tracer's clock.
 pub fn judge_cycles(
     survey: &Survey<'_>,
-    tables: Option<&ProcessTables>,
+    state: Option<&TraceState>,
     begins: &[u64],
-    now: u64,
-    symbols: &mut Symbols,
 ) -> (Vec<Remains>, bool) {
     let comm = survey
         .process()
         .map(|process| process.comm)
         .unwrap_or_default();
-    let groups = groups(survey, tables, begins, now, symbols);
+    let groups = groups(survey, state, begins);
     let mut is_undecided = false;
     let mut remains = Vec::new();
     for group in groups {
@@ -248,13 +242,7 @@ impl Group {
 }
 
 /// Everything that was opened in a cycle and is still open.
-fn groups(
-    survey: &Survey<'_>,
-    tables: Option<&ProcessTables>,
-    begins: &[u64],
-    now: u64,
-    symbols: &mut Symbols,
-) -> Vec<Group> {
+fn groups(survey: &Survey<'_>, state: Option<&TraceState>, begins: &[u64]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut by_pid: HashMap<Pid, HashMap<Fd, &OpenDescriptor>> = HashMap::new();
     for (pid, fd, seen) in survey.held() {
@@ -264,17 +252,16 @@ fn groups(
     pids.sort_unstable();
     for pid in pids {
         let mut held = by_pid.remove(&pid).unwrap_or_default();
-        let table = tables.and_then(|tables| Some((tables, tables.table_of(pid)?)));
-        if let Some((tables, table)) = table {
-            let fds: Vec<Fd> = held.keys().copied().collect();
-            for site in Site::rank(tables, table, fds, symbols) {
-                take_site(&mut groups, pid, &site, &mut held, begins, now);
+        let traced = state.and_then(|state| Some((state, state.sites_of(pid)?)));
+        if let Some((state, open)) = traced {
+            for site in open.only(|one| held.contains_key(&one.fd)) {
+                take_site(&mut groups, pid, &site, &mut held, begins, state.now.0);
             }
         }
         // A child does not open what it inherits from its parent, such as its standard input; the
         // child itself is reported if it stays.
-        let is_inborn = |fd: Fd, seen: &OpenDescriptor| match table {
-            Some((_, table)) => seen.inborn && (fd <= 2 || table.inherited.contains(&fd)),
+        let is_inborn = |fd: Fd, seen: &OpenDescriptor| match traced {
+            Some((_, open)) => seen.inborn && (fd <= 2 || open.inherited.contains(&fd)),
             None => seen.inborn,
         };
         let mut rest: Vec<(Fd, &OpenDescriptor)> = held

@@ -3,7 +3,7 @@
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::process::{Fate, LeftoverProcess};
 use fdguard_diagnose::check::forgive_last_zombies;
-use fdguard_trace::{Symbols, TracedCommand};
+use fdguard_trace::TraceSession;
 
 use super::family::Family;
 use crate::cli::LeaveArgs;
@@ -13,15 +13,14 @@ pub(super) fn left(
     family: &mut Family,
     leave: &LeaveArgs,
     allowed: &[Glob],
-    traced: &TracedCommand,
+    session: &mut TraceSession,
 ) -> Vec<LeftoverProcess> {
-    let mut symbols = Symbols::new();
     let mut processes = family.left(leave.grace, leave.keep_leftovers, allowed);
     for one in &mut processes {
-        one.origin = traced.child_origin(one.pid, &mut symbols);
+        one.origin = session.child_origin(one.pid);
     }
     if processes.iter().any(|one| one.fate == Fate::Zombie) {
-        let lines = traced.child_lines(&mut symbols);
+        let lines = session.child_lines();
         forgive_last_zombies(&mut processes, &lines);
     }
     processes

@@ -5,28 +5,29 @@ use std::process::ExitStatus;
 
 use fdguard_core::rule::RuleSettings;
 use fdguard_diagnose::check::{ProgramEnd, Proof};
-use fdguard_diagnose::watching::LiveWatch;
 use fdguard_probe::Probe;
-use fdguard_trace::{Options, SiteDetail, Symbols, TracedCommand};
+use fdguard_trace::{Options, SiteDetail, TracedCommand};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::family::Family;
 use super::{code_of, start};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, WatchOutcome};
-use crate::report::trace::TraceReport;
 
 /// Runs the program and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
     let mut family = Family::start()?;
-    let protection = args.protect.protection();
-    let is_protected = protection.is_some();
-    let options = Options::default().keeping_ended().protecting(protection);
+    let options = Options {
+        keep_ended: true,
+        protect: args.protect.protection(),
+        ..Options::default()
+    };
     let mut traced = limited(args.limit, || {
-        Ok(TracedCommand::launch(&args.command, options)?)
+        Ok(TracedCommand::launch(&args.command, &options)?)
     })?;
-    if let Some(blind) = traced.blind().filter(|_| is_protected) {
+    let blind = traced.session.source().blind();
+    if let Some(blind) = blind.filter(|_| options.protect.is_some()) {
         trace::notify(&format!("not protected: {}", blind.why()));
     }
     family.follow(traced.pid())?;
@@ -41,33 +42,35 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
             traced.wait()?
         }
     };
-    conclude(args, settings, (&traced, status), &watched, &mut family)
+    let traced = (&mut traced, status);
+    conclude(args, settings, traced, &watched, &mut family)
 }
 
 /// Judges what an ended program left.
 fn conclude(
     args: &CheckArgs,
     settings: &RuleSettings,
-    (traced, status): (&TracedCommand, ExitStatus),
+    (traced, status): (&mut TracedCommand, ExitStatus),
     watched: &WatchOutcome<'_>,
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
-    let processes = start::left(family, leave, &leave.allow_process, traced);
+    let processes = start::left(family, leave, &leave.allow_process, &mut traced.session);
     let detail = if args.reports.json {
         SiteDetail::Every
     } else {
         SiteDetail::Held
     };
-    let report = TraceReport::of_launched(watched, (traced, detail), &args.command, settings)?;
+    let state = traced.session.finish(detail, watched.status.is_some())?;
+    let report = trace::report(&state, watched, (traced.pid(), &args.command), settings);
     let end = ProgramEnd {
         pid: traced.pid(),
         status: own_code(watched, status),
         was_signalled: status.signal().is_some() || watched.was_ended,
         traces: &report.traced,
-        tables: &traced.tables()?,
-        watch: watched.live.as_ref().map(LiveWatch::watch),
-        piles: traced.child_piles(&mut Symbols::new(), true),
+        tables: &traced.session.tables()?,
+        watch: watched.watch(),
+        piles: state.piles,
         processes,
         strict: leave.strict,
     };

@@ -3,13 +3,14 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use fdguard_diagnose::trace::TraceReport;
 use fdguard_process::random;
 
 use crate::cli::TraceArgs;
 use crate::exit::{self, HintedError};
 use crate::output::OutputStream;
 use crate::report::html;
-use crate::report::trace::{TraceReport, folded, pprof, svg};
+use crate::report::trace::{folded, pprof, svg};
 
 /// The requested files.
 pub(super) struct Outputs(Vec<(Format, OutputStream)>);

@@ -10,12 +10,13 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Frame, Origin};
 use fdguard_core::units;
+use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::Site;
 
 use super::{Document, MOST_PLOTS, STYLE, escape, level, plot, word};
 use crate::report::diagnosis;
 use crate::report::table::{class_name, counted, thousands};
-use crate::report::trace::{ProcessSites, TraceReport, hazard, name, svg};
+use crate::report::trace::{hazard, name, svg};
 use crate::terminal::{sanitize, sanitize_str};
 
 const OWN_STYLE: &str = include_str!("trace.css");

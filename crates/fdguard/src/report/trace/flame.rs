@@ -3,7 +3,9 @@
 
 use fdguard_core::origin::{Culprit, Frame, Language};
 
-use super::{TraceReport, name};
+use fdguard_diagnose::trace::TraceReport;
+
+use super::name;
 use crate::report::table::counted;
 use crate::terminal::sanitize_str;
 

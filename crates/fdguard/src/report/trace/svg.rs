@@ -10,7 +10,9 @@ use std::fmt::Write as _;
 use fdguard_core::origin::Language;
 
 use super::flame::{FlameNode, share};
-use super::{TraceReport, name};
+use fdguard_diagnose::trace::TraceReport;
+
+use super::name;
 use crate::report::html::escape;
 use crate::report::table::{counted, thousands};
 

@@ -12,10 +12,9 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame, Language, Origin, Stack};
 use fdguard_core::snapshot::Process;
+use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::{CallPath, Descriptor, OpenFd, Site};
 use jiff::Timestamp;
-
-use super::{ProcessSites, TraceReport};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -9,7 +9,7 @@ use ratatui::backend::TestBackend;
 
 use super::run::show;
 use super::state::TraceViewState;
-use super::{SiteRow, TraceHeadline, TraceSource, TraceViewOutcome, draw};
+use super::{SiteFeed, SiteRow, TraceHeadline, TraceViewOutcome, draw};
 use crate::tui::input::Input;
 
 fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> SiteRow {
@@ -117,7 +117,7 @@ struct Played {
     looks: u32,
 }
 
-impl TraceSource for Played {
+impl SiteFeed for Played {
     fn advance(&mut self, _: Instant) -> anyhow::Result<WatchProgress> {
         self.looks += 1;
         Ok(if self.looks > 20 {

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::diagnosis::WatchEnd;
-use fdguard_core::event::CollectedEvents;
 use fdguard_core::proof::Remains;
 use fdguard_core::rule::RuleSettings;
 use fdguard_diagnose::check::{
@@ -21,7 +20,7 @@ use fdguard_diagnose::check::{
 };
 use fdguard_probe::Probe;
 use fdguard_process::signals::{ENDING, Signals};
-use fdguard_trace::{Symbols, monotonic};
+use fdguard_trace::monotonic;
 use jiff::Timestamp;
 
 use self::plan::Drill;
@@ -89,7 +88,6 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
         stop: &stop,
         progress: &progress,
         begins: Vec::new(),
-        symbols: Symbols::new(),
     };
     let mut survey = bench.wait_until_ready(&probe, &mut server)?;
     let (mut remains, mut exercises, mut before) = (Vec::new(), Vec::new(), None);
@@ -104,7 +102,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             exercise: drill.name.clone(),
             ..one
         }));
-        piles.extend(bench.child_piles(&server, drill));
+        piles.extend(bench.child_piles(&mut server, drill));
         exercises.push(ExerciseResult {
             name: drill.name.clone(),
             cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
@@ -114,14 +112,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             undecided,
         });
     }
-    let tables = server.tables()?;
-    let (blind, (hazards, unheard)) = match &server {
-        Server::Launched(one) => (
-            one.traced.blind(),
-            one.traced.hazards(&mut bench.symbols, false),
-        ),
-        Server::Attached(_) => (None, (Vec::new(), CollectedEvents::default().gaps())),
-    };
+    let state = server.state()?;
     let exercised = ExercisedServer {
         began,
         before,
@@ -129,10 +120,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             Ok(()) => WatchEnd::TimeUp,
             Err(_) => WatchEnd::Interrupted,
         },
-        tables: tables.as_ref(),
-        blind,
-        hazards,
-        unheard,
+        state: state.as_ref(),
         budgets: &plan.budgets,
         remains,
         piles,
@@ -165,7 +153,6 @@ struct Bench<'a> {
     progress: &'a ProgressLine,
     /// When each measured cycle began, by the tracer's clock.
     begins: Vec<u64>,
-    symbols: Symbols,
 }
 
 impl Bench<'_> {
@@ -261,14 +248,8 @@ impl Bench<'_> {
             self.progress
                 .show(|| format!("{}: waiting for the server to settle", drill.title()));
             self.wait_until_idle(survey, server, done)?;
-            let tables = server.tables()?;
-            let (remains, is_undecided) = judge_cycles(
-                survey,
-                tables.as_ref(),
-                &self.begins,
-                monotonic(),
-                &mut self.symbols,
-            );
+            let state = server.state()?;
+            let (remains, is_undecided) = judge_cycles(survey, state.as_ref(), &self.begins);
             if !is_undecided || until >= asked.saturating_mul(MOST) {
                 return Ok((remains, is_undecided));
             }
@@ -277,11 +258,11 @@ impl Bench<'_> {
     }
 
     /// The lines that leave a child in each cycle.
-    fn child_piles(&mut self, server: &Server, drill: &Drill) -> Vec<ChildPile> {
+    fn child_piles(&self, server: &mut Server, drill: &Drill) -> Vec<ChildPile> {
         let Server::Launched(launched) = server else {
             return Vec::new();
         };
-        let lines = launched.traced.child_lines(&mut self.symbols);
+        let lines = launched.traced.session.child_lines();
         piles_per_cycle(lines, &self.begins, u64::from(drill.concurrency))
     }
 

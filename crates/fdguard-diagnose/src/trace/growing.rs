@@ -5,9 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use fdguard_core::origin::Culprit;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Text};
-use fdguard_trace::{ProcessTables, Site, Symbols, monotonic};
+use fdguard_trace::{Site, TraceState};
 
-use crate::report::trace::ProcessSites;
+use super::ProcessSites;
 
 /// The current rate is taken over this many seconds.
 const NOW: f64 = 10.0;
@@ -22,35 +22,40 @@ type Key = (u32, Option<Culprit>);
 
 /// A site at the last look.
 #[derive(Clone, Debug)]
-pub(super) struct SiteNow {
-    pub(super) pid: u32,
-    pub(super) comm: String,
-    pub(super) site: Site,
-    pub(super) class: Option<Class>,
-    pub(super) target: Option<Text>,
+pub struct SiteNow {
+    /// The process.
+    pub pid: u32,
+    /// Its command name.
+    pub comm: String,
+    /// The site.
+    pub site: Site,
+    /// The class of most of its descriptors.
+    pub class: Option<Class>,
+    /// Their target, if all have the same.
+    pub target: Option<Text>,
     /// Growth per second, over the last seconds.
-    pub(super) rate: Option<f64>,
-    pub(super) is_growing: bool,
+    pub rate: Option<f64>,
+    /// Whether it has been growing for a while.
+    pub is_growing: bool,
     /// Whether that is new.
-    pub(super) has_begun: bool,
+    pub has_begun: bool,
     /// How long the oldest has been open, in seconds.
-    pub(super) oldest: f64,
+    pub oldest: f64,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Sites {
-    symbols: Symbols,
+pub struct GrowingSites {
     histories: HashMap<Key, History>,
     /// The time of the previous look, by both clocks.
     last: Option<(f64, u64)>,
     now: Vec<SiteNow>,
 }
 
-impl Sites {
-    /// Adds a look.
-    pub(super) fn update(&mut self, watch: &Watch, tables: &ProcessTables) {
-        let (at, now) = (watch.at(), monotonic());
+impl GrowingSites {
+    /// Adds a look, and what was open just after it.
+    pub fn update(&mut self, watch: &Watch, state: &TraceState) {
+        let (at, now) = (watch.at(), state.now.0);
         let (last, looked) = self.last.unwrap_or((at, 0));
         self.last = Some((at, now));
         self.now.clear();
@@ -59,16 +64,10 @@ impl Sites {
         }
         let running = watch.subjects().filter(|subject| subject.gone.is_none());
         for subject in running {
-            let Some(table) = tables.table_of(subject.process.pid) else {
+            let Some(open) = state.sites_of(subject.process.pid) else {
                 continue;
             };
-            let process = ProcessSites::from_tables(
-                tables,
-                (table, table),
-                subject,
-                looked,
-                &mut self.symbols,
-            );
+            let process = ProcessSites::from_open((open, open), subject, looked);
             for site in &process.sites {
                 let key = (process.pid, site.culprit.clone());
                 let history = self.histories.entry(key).or_insert_with(|| {
@@ -90,7 +89,8 @@ impl Sites {
     }
 
     /// Sites that hold something, by current growth.
-    pub(super) fn now(&self) -> &[SiteNow] {
+    #[must_use]
+    pub fn now(&self) -> &[SiteNow] {
         &self.now
     }
 }

@@ -1,20 +1,21 @@
-//! The class and target of descriptors at each sample, kept because a process cannot be read after
-//! it ended.
+//! What each descriptor was: its class and target at each sample, kept because a process cannot be
+//! read after it ended, or by its link and the call that opened it.
 
 use std::collections::HashMap;
 
 use fdguard_core::lifetimes::Lifetime;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Fd, Pid, Text};
-use fdguard_diagnose::link;
 use fdguard_trace::TracedProcess;
+
+use crate::link;
 
 /// How many sightings of one number are kept.
 const MOST: usize = 4;
 
 /// The descriptors seen in every process.
 #[derive(Debug, Default)]
-pub(in crate::command) struct FdNames {
+pub struct FdNames {
     processes: HashMap<Pid, HashMap<Fd, Vec<Sighting>>>,
 }
 
@@ -29,7 +30,7 @@ struct Sighting {
 
 impl FdNames {
     /// Adds a look that finished at this time of the monotonic clock.
-    pub(super) fn note_sample(&mut self, watch: &Watch, now: u64) {
+    pub fn note_sample(&mut self, watch: &Watch, now: u64) {
         for subject in watch.subjects().filter(|one| one.gone.is_none()) {
             let process = self.processes.entry(subject.process.pid).or_default();
             for (fd, held) in subject.timeline.live().iter() {
@@ -54,11 +55,8 @@ impl FdNames {
     }
 
     /// The name of a descriptor: as last seen, else by its link, else by the call that opened it.
-    pub(in crate::command) fn name(
-        &self,
-        process: &TracedProcess,
-        one: &Lifetime,
-    ) -> (Option<Class>, Option<Text>) {
+    #[must_use]
+    pub fn name(&self, process: &TracedProcess, one: &Lifetime) -> (Option<Class>, Option<Text>) {
         let closed = one.closed.map(|closed| {
             let lived = std::time::Duration::try_from_secs_f64(closed.real - one.opened.real);
             let lived = lived.map_or(0, |lived| u64::try_from(lived.as_nanos()).unwrap_or(0));
