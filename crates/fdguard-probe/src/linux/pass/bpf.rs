@@ -3,51 +3,49 @@
 use std::os::fd::AsFd as _;
 
 use fdguard_core::detail::OtherDetail;
-use fdguard_core::{Class, Detail, Pid, Text};
+use fdguard_core::{Class, Detail, Text};
 
-use super::Probe;
-use super::borrow::Borrower;
-use super::kernel::call;
-use super::table::Table;
+use super::Context;
+use crate::linux::borrow::Borrower;
+use crate::linux::kernel::call;
+use crate::linux::table::TableDraft;
 use crate::parse::ascii::decimal;
 
 /// Offset of the name in `struct bpf_map_info` and `struct bpf_prog_info`.
 const MAP_NAME: std::ops::Range<usize> = 24..40;
 const PROGRAM_NAME: std::ops::Range<usize> = 64..80;
 
-impl Probe {
-    /// Adds `type` to maps and programs, and `name` if the kernel provides it.
-    pub(super) fn describe_bpf(&self, pid: Pid, table: &mut Table) {
-        let mut borrower = None;
-        for entry in &mut table.entries {
-            let (key, names, place) = match entry.class {
-                Class::BpfMap => ("map_type", MAPS, MAP_NAME),
-                Class::BpfProg => ("prog_type", PROGRAMS, PROGRAM_NAME),
-                _ => continue,
-            };
-            let Detail::Fields(OtherDetail { fields }) = &mut entry.detail else {
-                continue;
-            };
-            let id_key = key.replace("type", "id");
-            let object_id = fields
-                .get(&id_key)
-                .and_then(|text| decimal(text.as_bytes()));
-            let number = fields.get(key).and_then(|text| decimal(text.as_bytes()));
-            let number = number.and_then(|number| usize::try_from(number).ok());
-            if let Some(name) = number.and_then(|number| names.get(number)) {
-                fields.insert("type".to_owned(), Text::from(*name));
-            }
-            let Some(id) = entry.id.filter(|_| self.real) else {
-                continue;
-            };
-            let borrower = borrower.get_or_insert_with(|| Borrower::new(pid));
-            let object = borrower.as_ref().map(|it| it.borrow(entry.fd, id.ino));
-            let info = object.and_then(|object| call::object_info(object.ok()?.as_fd()).ok());
-            // They all share one inode: the object id shows whether it is the same.
-            let info = info.filter(|info| object_id == Some(id_in(info)));
-            if let Some(name) = info.and_then(|info| name_in(&info, place)) {
-                fields.insert("name".to_owned(), Text::from(&*name));
-            }
+/// Adds `type` to maps and programs, and `name` if the kernel provides it.
+pub(super) fn describe(context: &Context<'_>, table: &mut TableDraft) {
+    let mut borrower = None;
+    for entry in &mut table.entries {
+        let (key, names, place) = match entry.class {
+            Class::BpfMap => ("map_type", MAPS, MAP_NAME),
+            Class::BpfProg => ("prog_type", PROGRAMS, PROGRAM_NAME),
+            _ => continue,
+        };
+        let Detail::Fields(OtherDetail { fields }) = &mut entry.detail else {
+            continue;
+        };
+        let id_key = key.replace("type", "id");
+        let object_id = fields
+            .get(&id_key)
+            .and_then(|text| decimal(text.as_bytes()));
+        let number = fields.get(key).and_then(|text| decimal(text.as_bytes()));
+        let number = number.and_then(|number| usize::try_from(number).ok());
+        if let Some(name) = number.and_then(|number| names.get(number)) {
+            fields.insert("type".to_owned(), Text::from(*name));
+        }
+        let Some(id) = entry.id.filter(|_| context.probe.real) else {
+            continue;
+        };
+        let borrower = borrower.get_or_insert_with(|| Borrower::new(table.pid));
+        let object = borrower.as_ref().map(|it| it.borrow(entry.fd, id.ino));
+        let info = object.and_then(|object| call::object_info(object.ok()?.as_fd()).ok());
+        // They all share one inode: the object id shows whether it is the same.
+        let info = info.filter(|info| object_id == Some(id_in(info)));
+        if let Some(name) = info.and_then(|info| name_in(&info, place)) {
+            fields.insert("name".to_owned(), Text::from(&*name));
         }
     }
 }
