@@ -18,7 +18,7 @@ use super::socket::SocketTable;
 use super::table::TableDraft;
 use super::{Probe, ceilings, files};
 use crate::parse::stat::ProcStat;
-use crate::{Error, workers};
+use crate::{Error, ProcessReader, workers};
 
 /// From this many processes on, all sockets are requested in advance, and a kernel walk is worth
 /// its start.
@@ -115,8 +115,7 @@ impl ProcessDraft {
 impl Probe {
     /// The descriptors of one process.
     pub fn snapshot(&self, pid: Pid, options: Options) -> Result<Snapshot, Error> {
-        let only = self.snapshots(&[pid], options).pop();
-        only.unwrap_or(Err(Error::NoSuchProcess(pid)))
+        ProcessReader::snapshot(self, pid, options)
     }
 
     /// The descriptors of several processes. Each has its own outcome; those that exited meanwhile
