@@ -2,12 +2,45 @@
 
 use std::fmt::Write as _;
 
-use super::{UnitError, UnitSpec};
+use fdguard_core::rule::RuleTable;
+
+use super::lint::{self, Check, Unit};
+use super::read::{self, UnitNode, UnreadableUnit};
+use super::{UnitError, UnitKind, UnitSpec};
 
 /// Where `fdguard run` answers the health check by default.
 const METRICS: &str = "127.0.0.1:9464";
 
-pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
+/// Services of Docker Compose.
+pub(super) struct Compose;
+
+impl UnitKind for Compose {
+    fn name(&self) -> &'static str {
+        "compose"
+    }
+
+    fn signs(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        (&["yml", "yaml"], &["services:"])
+    }
+
+    fn write(&self, spec: &UnitSpec) -> Result<String, UnitError> {
+        write(spec)
+    }
+
+    fn read(&self, text: &str) -> Result<UnitNode, UnreadableUnit> {
+        read::yaml::read(text)
+    }
+
+    fn services<'a>(&self, file: &'a UnitNode) -> Vec<Unit<'a>> {
+        lint::compose::units(file)
+    }
+
+    fn rules(&self) -> RuleTable<Check> {
+        lint::compose::RULES
+    }
+}
+
+fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let metrics = spec.metrics.clone().unwrap_or_else(|| METRICS.to_owned());
     let spec = &UnitSpec {
         metrics: Some(metrics.clone()),

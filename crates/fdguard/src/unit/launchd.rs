@@ -2,9 +2,42 @@
 
 use std::fmt::Write as _;
 
-use super::{UnitError, UnitSpec};
+use fdguard_core::rule::RuleTable;
 
-pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
+use super::lint::{self, Check, Unit};
+use super::read::{self, UnitNode, UnreadableUnit};
+use super::{UnitError, UnitKind, UnitSpec};
+
+/// Property lists of launchd.
+pub(super) struct Launchd;
+
+impl UnitKind for Launchd {
+    fn name(&self) -> &'static str {
+        "launchd"
+    }
+
+    fn signs(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        (&["plist"], &["<plist"])
+    }
+
+    fn write(&self, spec: &UnitSpec) -> Result<String, UnitError> {
+        write(spec)
+    }
+
+    fn read(&self, text: &str) -> Result<UnitNode, UnreadableUnit> {
+        read::plist::read(text)
+    }
+
+    fn services<'a>(&self, file: &'a UnitNode) -> Vec<Unit<'a>> {
+        lint::launchd::units(file)
+    }
+
+    fn rules(&self) -> RuleTable<Check> {
+        lint::launchd::RULES
+    }
+}
+
+fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let name = &spec.name;
     // An XML comment cannot contain every name.
     let place = if spec.user {

@@ -1,8 +1,41 @@
 //! A program section of supervisord.
 
-use super::{UnitError, UnitSpec};
+use fdguard_core::rule::RuleTable;
 
-pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
+use super::lint::{self, Check, Unit};
+use super::read::{self, UnitNode, UnreadableUnit};
+use super::{UnitError, UnitKind, UnitSpec};
+
+/// Program sections of supervisord.
+pub(super) struct Supervisord;
+
+impl UnitKind for Supervisord {
+    fn name(&self) -> &'static str {
+        "supervisord"
+    }
+
+    fn signs(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        (&[], &["[program:", "[supervisord]"])
+    }
+
+    fn write(&self, spec: &UnitSpec) -> Result<String, UnitError> {
+        write(spec)
+    }
+
+    fn read(&self, text: &str) -> Result<UnitNode, UnreadableUnit> {
+        read::ini::read(text, read::ini::Style::Supervisord)
+    }
+
+    fn services<'a>(&self, file: &'a UnitNode) -> Vec<Unit<'a>> {
+        lint::supervisord::units(file)
+    }
+
+    fn rules(&self) -> RuleTable<Check> {
+        lint::supervisord::RULES
+    }
+}
+
+fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let words: Result<Vec<String>, UnitError> = spec.words().iter().map(|it| quote(it)).collect();
     let command = words?.join(" ");
     let name = &spec.name;

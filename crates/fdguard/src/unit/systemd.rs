@@ -2,9 +2,42 @@
 
 use std::fmt::Write as _;
 
-use super::{UnitError, UnitSpec};
+use fdguard_core::rule::RuleTable;
 
-pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
+use super::lint::{self, Check, Unit};
+use super::read::{self, UnitNode, UnreadableUnit};
+use super::{UnitError, UnitKind, UnitSpec};
+
+/// Services of systemd.
+pub(super) struct Systemd;
+
+impl UnitKind for Systemd {
+    fn name(&self) -> &'static str {
+        "systemd"
+    }
+
+    fn signs(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        (&["service"], &["[Service]"])
+    }
+
+    fn write(&self, spec: &UnitSpec) -> Result<String, UnitError> {
+        write(spec)
+    }
+
+    fn read(&self, text: &str) -> Result<UnitNode, UnreadableUnit> {
+        read::ini::read(text, read::ini::Style::Systemd)
+    }
+
+    fn services<'a>(&self, file: &'a UnitNode) -> Vec<Unit<'a>> {
+        lint::systemd::units(file)
+    }
+
+    fn rules(&self) -> RuleTable<Check> {
+        lint::systemd::RULES
+    }
+}
+
+fn write(spec: &UnitSpec) -> Result<String, UnitError> {
     let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();
     let name = &spec.name;
     let (soft, hard) = spec.files;
