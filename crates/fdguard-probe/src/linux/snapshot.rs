@@ -4,6 +4,7 @@
 //! `TableDraft` in a [`ProcessDraft`], and that, after the passes, a [`Snapshot`].
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Mutex;
 
 use fdguard_core::snapshot::{Ceilings, Via};
 use fdguard_core::{Gap, Pid, Snapshot, Tier};
@@ -148,7 +149,21 @@ impl Probe {
         if drafts.is_empty() {
             return Ceilings::default();
         }
-        let context = Context::of_snapshots(self, drafts, options, ahead);
+        let offers = if options.peers {
+            Needs::Search
+        } else {
+            Needs::Table
+        };
+        let user = match drafts {
+            [only] => only.basics.process.uid,
+            _ => None,
+        };
+        let context = Context {
+            threads: options.threads(),
+            ahead: Mutex::new(ahead),
+            user,
+            ..Context::new(self, offers)
+        };
         pass::run(&context, drafts);
         let mut host = ceilings::read(self.proc.as_fd());
         if let Some((instances, watches)) = context.inotify.get() {

@@ -265,11 +265,12 @@ impl<'p> ProcessWatcher<'p> {
         }
         let links = || self.probe.real.then(|| dir.as_fd());
         pass::run_open(&mut table, Needs::Descriptors, &links);
+        let context = Context {
+            base: Some(self.base.as_fd()),
+            ..Context::new(self.probe, Needs::Descriptors)
+        };
         let mut table = table.with_netns(self.base.as_fd());
-        pass::run_on_part(
-            &Context::of_watch(self.probe, self.base.as_fd()),
-            &mut table,
-        );
+        pass::run_on_part(&context, &mut table);
         Ok(table)
     }
 

@@ -36,127 +36,88 @@ pub(super) fn run(
         std::io::ErrorKind::NotFound => "not installed".to_owned(),
         _ => format!("cannot be executed: {error}"),
     })?;
-    let mut streams = [
-        Stream::new(child.stdout.take().map(OwnedFd::from)),
-        Stream::new(child.stderr.take().map(OwnedFd::from)),
+    let pipes = [
+        child.stdout.take().map(OwnedFd::from),
+        child.stderr.take().map(OwnedFd::from),
     ];
-    let ends = [streams[0].number, streams[1].number];
-    let ended = read_all(&mut streams, until, most).and_then(|()| wait(&mut child, until));
-    let [stdout, stderr] = streams.map(|stream| stream.bytes);
-    match ended {
-        Ok(status) => Ok(RunOutput {
+    let number = |pipe: &OwnedFd| pipe.as_raw_fd().unsigned_abs();
+    let ends = pipes.each_ref().map(|pipe| pipe.as_ref().map_or(0, number));
+    let end =
+        read_all(pipes, until, most).and_then(|outputs| Ok((outputs, wait(&mut child, until)?)));
+    match end {
+        Ok(([stdout, stderr], status)) => Ok(RunOutput {
             stdout,
             stderr,
             status,
             ends,
         }),
-        Err(failure) => {
-            let is_gone = kill(&mut child);
-            let what = match failure {
-                RunFailure::Deadline => format!("not finished after {} s", deadline.as_secs_f32()),
-                RunFailure::Output => format!("more than {} MiB of output", most >> 20),
-                RunFailure::Errno(error) => format!("cannot read its output: {error}"),
+        Err(error) => {
+            let what = match error {
+                Errno::TIMEDOUT => format!("not finished after {} s", deadline.as_secs_f32()),
+                Errno::FBIG => format!("more than {} MiB of output", most >> 20),
+                error => format!("cannot read its output: {error}"),
             };
-            let left = "it does not end even when killed";
-            Err(if is_gone {
-                format!("{what}: killed")
+            let end = if kill(&mut child) {
+                "killed"
             } else {
-                format!("{what}: {left} (process {})", child.id())
-            })
+                "cannot be killed"
+            };
+            Err(format!("{what}: {end}"))
         }
     }
 }
 
-enum RunFailure {
-    Deadline,
-    Output,
-    Errno(Errno),
-}
-
-/// One output of the program.
-struct Stream {
-    number: Fd,
-    /// Absent after its end.
-    pipe: Option<OwnedFd>,
-    bytes: Vec<u8>,
-}
-
-impl Stream {
-    fn new(pipe: Option<OwnedFd>) -> Self {
-        let number = pipe
-            .as_ref()
-            .map_or(0, |pipe| pipe.as_raw_fd().unsigned_abs());
-        Self {
-            number,
-            pipe,
-            bytes: Vec::new(),
-        }
-    }
-
-    /// Reads what is there.
-    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
-        let Some(pipe) = &self.pipe else {
-            return Ok(());
-        };
-        match rustix::io::read(pipe, &mut *buffer) {
-            Ok(0) => self.pipe = None,
-            Ok(length) => self.bytes.extend_from_slice(&buffer[..length]),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-}
-
-/// Reads both outputs to their ends.
-fn read_all(streams: &mut [Stream; 2], until: Instant, most: usize) -> Result<(), RunFailure> {
+/// Reads the pipes to their ends; `TIMEDOUT` after the deadline, `FBIG` if there is too much.
+fn read_all(
+    mut pipes: [Option<OwnedFd>; 2],
+    until: Instant,
+    most: usize,
+) -> Result<[Vec<u8>; 2], Errno> {
+    let mut outputs = [Vec::new(), Vec::new()];
     let mut buffer = vec![0; 1 << 16];
     loop {
-        let mut asked: Vec<PollFd<'_>> = streams
-            .iter()
-            .filter_map(|stream| stream.pipe.as_ref())
-            .map(|pipe| PollFd::new(pipe, PollFlags::IN))
-            .collect();
+        let open = pipes.iter().flatten();
+        let mut asked: Vec<_> = open.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
         if asked.is_empty() {
-            return Ok(());
+            return Ok(outputs);
         }
         let left = Timespec::try_from(left(until)?).ok();
         match rustix::event::poll(&mut asked, left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(RunFailure::Errno(error)),
+            Err(error) => return Err(error),
         }
         let ready: Vec<bool> = asked.iter().map(|it| !it.revents().is_empty()).collect();
-        let open = streams.iter_mut().filter(|stream| stream.pipe.is_some());
-        for (stream, _) in open.zip(ready).filter(|(_, ready)| *ready) {
-            stream.read(&mut buffer).map_err(RunFailure::Errno)?;
+        let open = pipes
+            .iter_mut()
+            .zip(&mut outputs)
+            .filter(|(pipe, _)| pipe.is_some());
+        for ((pipe, output), _) in open.zip(ready).filter(|(_, ready)| *ready) {
+            let Some(end) = &*pipe else { continue };
+            match rustix::io::read(end, &mut buffer[..]) {
+                Ok(0) => *pipe = None,
+                Ok(length) => output.extend_from_slice(&buffer[..length]),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
         }
-        if streams
-            .iter()
-            .map(|stream| stream.bytes.len())
-            .sum::<usize>()
-            > most
-        {
-            return Err(RunFailure::Output);
+        if outputs.iter().map(Vec::len).sum::<usize>() > most {
+            return Err(Errno::FBIG);
         }
     }
 }
 
-fn left(until: Instant) -> Result<Duration, RunFailure> {
+fn left(until: Instant) -> Result<Duration, Errno> {
     let left = until.checked_duration_since(Instant::now());
-    left.filter(|left| !left.is_zero())
-        .ok_or(RunFailure::Deadline)
+    left.filter(|left| !left.is_zero()).ok_or(Errno::TIMEDOUT)
 }
 
 /// Waits for a program that has closed its outputs, which it does at its end.
-fn wait(child: &mut Child, until: Instant) -> Result<ExitStatus, RunFailure> {
+fn wait(child: &mut Child, until: Instant) -> Result<ExitStatus, Errno> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
             Ok(None) => std::thread::sleep(left(until)?.min(Duration::from_millis(1))),
-            Err(error) => {
-                let errno = Errno::from_io_error(&error).unwrap_or(Errno::CHILD);
-                return Err(RunFailure::Errno(errno));
-            }
+            Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::CHILD)),
         }
     }
 }

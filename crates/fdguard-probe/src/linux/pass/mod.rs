@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock};
 use fdguard_core::{Pid, Tier};
 
 use super::Probe;
-use super::snapshot::{Options, ProcessDraft};
+use super::snapshot::ProcessDraft;
 use super::socket::SocketTable;
 use super::table::TableDraft;
 use crate::{sqlite, workers};
@@ -35,7 +35,8 @@ pub(super) enum Needs {
     Descriptors,
     /// A whole table, or more time than a tick of a watch has.
     Table,
-    /// A search of all other processes, which [`Options`] can turn off.
+    /// A search of all other processes, which [`super::snapshot::Options`] can turn
+    /// off.
     Search,
 }
 
@@ -73,57 +74,26 @@ static PASSES: &[Pass] = &[
 
 /// What the passes of one call share.
 pub(super) struct Context<'a> {
-    probe: &'a Probe,
+    pub(super) probe: &'a Probe,
     /// Passes that need more are left out.
-    offers: Needs,
-    threads: usize,
+    pub(super) offers: Needs,
+    pub(super) threads: usize,
     /// The sockets of fdguard's network namespace, if they were requested in advance.
-    ahead: Mutex<Option<SocketTable>>,
-    /// The open directory of the only process.
-    base: Option<BorrowedFd<'a>>,
+    pub(super) ahead: Mutex<Option<SocketTable>>,
+    /// The directory of the only process, if it is open.
+    pub(super) base: Option<BorrowedFd<'a>>,
     /// The user of the only process.
-    user: Option<u32>,
+    pub(super) user: Option<u32>,
     /// Every process, once one pass has asked for them.
-    all: OnceLock<Vec<Pid>>,
+    pub(super) all: OnceLock<Vec<Pid>>,
     /// How many inotify instances and watches that user has, if the process has any and every
     /// process could be searched.
     pub(super) inotify: OnceLock<(u64, u64)>,
 }
 
 impl<'a> Context<'a> {
-    /// For snapshots of these processes.
-    pub(super) fn of_snapshots(
-        probe: &'a Probe,
-        drafts: &[ProcessDraft],
-        options: Options,
-        ahead: Option<SocketTable>,
-    ) -> Self {
-        let offers = if options.peers {
-            Needs::Search
-        } else {
-            Needs::Table
-        };
-        let user = match drafts {
-            [only] => only.basics.process.uid,
-            _ => None,
-        };
-        Self {
-            ahead: Mutex::new(ahead),
-            user,
-            threads: options.threads(),
-            ..Self::new(probe, offers)
-        }
-    }
-
-    /// For some descriptors of one process, whose directory is open.
-    pub(super) fn of_watch(probe: &'a Probe, base: BorrowedFd<'a>) -> Self {
-        Self {
-            base: Some(base),
-            ..Self::new(probe, Needs::Descriptors)
-        }
-    }
-
-    fn new(probe: &'a Probe, offers: Needs) -> Self {
+    /// For one call that offers this much.
+    pub(super) fn new(probe: &'a Probe, offers: Needs) -> Self {
         Self {
             probe,
             offers,
@@ -144,7 +114,9 @@ impl<'a> Context<'a> {
 
 /// Runs the passes that need the table to be open.
 pub(super) fn run_open(table: &mut TableDraft, offers: Needs, links: Links<'_>) {
-    for pass in PASSES.iter().filter(|pass| pass.needs <= offers) {
+    let tier = table.tier();
+    let wanted = |pass: &&Pass| pass.needs <= offers && pass.tier <= tier;
+    for pass in PASSES.iter().filter(wanted) {
         if let Run::Open(run) = pass.run {
             run(table, links);
         }
@@ -153,61 +125,33 @@ pub(super) fn run_open(table: &mut TableDraft, offers: Needs, links: Links<'_>) 
 
 /// Runs the other passes on processes.
 pub(super) fn run(context: &Context<'_>, drafts: &mut [ProcessDraft]) {
-    for group in groups() {
-        if let [
-            Pass {
-                tier,
-                run: Run::Processes(run),
-                ..
-            },
-        ] = group
-        {
-            let mut ready: Vec<_> = drafts.iter_mut().filter(|it| it.tier() >= *tier).collect();
-            run(context, &mut ready);
+    for pass in PASSES.iter().filter(|pass| pass.needs <= context.offers) {
+        let ready = drafts.iter_mut().filter(|it| it.tier() >= pass.tier);
+        if let Run::Processes(run) = pass.run {
+            run(context, &mut ready.collect::<Vec<_>>());
         } else {
-            let mut tables: Vec<_> = drafts
-                .iter_mut()
-                .filter_map(|it| it.table.as_mut())
-                .collect();
-            run_group(context, group, &mut tables);
+            let tables = ready.filter_map(|draft| draft.table.as_mut());
+            pass.run_on(context, &mut tables.collect::<Vec<_>>());
         }
     }
 }
 
-/// Runs the passes of a watch on some descriptors of one process.
+/// Runs the other passes on some descriptors of one process.
 pub(super) fn run_on_part(context: &Context<'_>, table: &mut TableDraft) {
-    for group in groups() {
-        run_group(context, group, &mut [table]);
+    for pass in PASSES.iter().filter(|pass| pass.needs <= context.offers) {
+        pass.run_on(context, &mut [table]);
     }
 }
 
-/// The passes in order. Those that run on one table after the other form one group, so that each
-/// table is visited once.
-fn groups() -> impl Iterator<Item = &'static [Pass]> {
-    let is_each = |pass: &Pass| matches!(pass.run, Run::Each(_));
-    PASSES.chunk_by(move |a, b| is_each(a) && is_each(b))
-}
-
-fn run_group(context: &Context<'_>, group: &[Pass], tables: &mut [&mut TableDraft]) {
-    let wanted = |pass: &Pass, tier: Tier| pass.needs <= context.offers && pass.tier <= tier;
-    if let [pass] = group
-        && let Run::Tables(run) = pass.run
-    {
-        let ready = tables.iter_mut().filter(|it| wanted(pass, it.tier()));
-        let mut ready: Vec<&mut TableDraft> = ready.map(|table| &mut **table).collect();
-        if !ready.is_empty() {
-            run(context, &mut ready);
+impl Pass {
+    fn run_on(&self, context: &Context<'_>, tables: &mut [&mut TableDraft]) {
+        match self.run {
+            Run::Tables(run) => run(context, tables),
+            Run::Each(run) => workers::for_each(tables, 16, |table| run(context, table)),
+            // The one ran when the table was open, the other does not run on tables.
+            Run::Open(_) | Run::Processes(_) => {}
         }
-        return;
     }
-    workers::for_each(tables, 16, |table| {
-        let tier = table.tier();
-        for pass in group.iter().filter(|pass| wanted(pass, tier)) {
-            if let Run::Each(run) = pass.run {
-                run(context, table);
-            }
-        }
-    });
 }
 
 fn classify_sqlite(table: &mut TableDraft, links: Links<'_>) {
