@@ -33,8 +33,8 @@ pub(super) fn describe(context: &Context<'_>, table: &mut TableDraft) {
             .and_then(|text| decimal(text.as_bytes()));
         let number = fields.get(key).and_then(|text| decimal(text.as_bytes()));
         let number = number.and_then(|number| usize::try_from(number).ok());
-        if let Some(name) = number.and_then(|number| names.get(number)) {
-            fields.insert("type".to_owned(), Text::from(*name));
+        if let Some(name) = number.and_then(|number| names.split(' ').nth(number)) {
+            fields.insert("type".to_owned(), Text::from(name));
         }
         let Some(id) = entry.id.filter(|_| context.probe.real) else {
             continue;
@@ -61,77 +61,18 @@ fn name_in(info: &[u8], place: std::ops::Range<usize>) -> Option<Vec<u8>> {
     (!name.is_empty()).then_some(name)
 }
 
-/// `enum bpf_map_type`
-const MAPS: &[&str] = &[
-    "unspec",
-    "hash",
-    "array",
-    "prog-array",
-    "perf-event-array",
-    "percpu-hash",
-    "percpu-array",
-    "stack-trace",
-    "cgroup-array",
-    "lru-hash",
-    "lru-percpu-hash",
-    "lpm-trie",
-    "array-of-maps",
-    "hash-of-maps",
-    "devmap",
-    "sockmap",
-    "cpumap",
-    "xskmap",
-    "sockhash",
-    "cgroup-storage",
-    "reuseport-sockarray",
-    "percpu-cgroup-storage",
-    "queue",
-    "stack",
-    "sk-storage",
-    "devmap-hash",
-    "struct-ops",
-    "ringbuf",
-    "inode-storage",
-    "task-storage",
-    "bloom-filter",
-    "user-ringbuf",
-    "cgrp-storage",
-    "arena",
-];
+/// `enum bpf_map_type`, in order.
+const MAPS: &str = "\
+    unspec hash array prog-array perf-event-array percpu-hash percpu-array stack-trace \
+    cgroup-array lru-hash lru-percpu-hash lpm-trie array-of-maps hash-of-maps devmap sockmap \
+    cpumap xskmap sockhash cgroup-storage reuseport-sockarray percpu-cgroup-storage queue \
+    stack sk-storage devmap-hash struct-ops ringbuf inode-storage task-storage bloom-filter \
+    user-ringbuf cgrp-storage arena";
 
-/// `enum bpf_prog_type`
-const PROGRAMS: &[&str] = &[
-    "unspec",
-    "socket-filter",
-    "kprobe",
-    "sched-cls",
-    "sched-act",
-    "tracepoint",
-    "xdp",
-    "perf-event",
-    "cgroup-skb",
-    "cgroup-sock",
-    "lwt-in",
-    "lwt-out",
-    "lwt-xmit",
-    "sock-ops",
-    "sk-skb",
-    "cgroup-device",
-    "sk-msg",
-    "raw-tracepoint",
-    "cgroup-sock-addr",
-    "lwt-seg6local",
-    "lirc-mode2",
-    "sk-reuseport",
-    "flow-dissector",
-    "cgroup-sysctl",
-    "raw-tracepoint-writable",
-    "cgroup-sockopt",
-    "tracing",
-    "struct-ops",
-    "ext",
-    "lsm",
-    "sk-lookup",
-    "syscall",
-    "netfilter",
-];
+/// `enum bpf_prog_type`, in order.
+const PROGRAMS: &str = "\
+    unspec socket-filter kprobe sched-cls sched-act tracepoint xdp perf-event cgroup-skb \
+    cgroup-sock lwt-in lwt-out lwt-xmit sock-ops sk-skb cgroup-device sk-msg raw-tracepoint \
+    cgroup-sock-addr lwt-seg6local lirc-mode2 sk-reuseport flow-dissector cgroup-sysctl \
+    raw-tracepoint-writable cgroup-sockopt tracing struct-ops ext lsm sk-lookup syscall \
+    netfilter";
