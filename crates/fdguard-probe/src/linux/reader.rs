@@ -18,17 +18,16 @@ use crate::parse::link::Link;
 /// A number can be reused between two reads; after this many tries it is reported as unstable.
 const TRIES: usize = 16;
 
-/// The result of one read.
-pub(super) enum ReadState {
-    Entry(ClassifiedEntry),
+/// Why a number could not be read.
+pub(super) enum ReadFailure {
     Gone,
     Denied,
     Unstable,
     Trouble(Errno),
 }
 
-impl ReadState {
-    fn failed(error: Errno) -> Self {
+impl From<Errno> for ReadFailure {
+    fn from(error: Errno) -> Self {
         if files::is_denied(error) {
             Self::Denied
         } else if files::is_ours(error) {
@@ -57,15 +56,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one number, again while it is being reused.
-    pub(super) fn read_entry(&mut self, fd: Fd) -> ReadState {
+    pub(super) fn read_entry(&mut self, fd: Fd) -> Result<ClassifiedEntry, ReadFailure> {
         for _ in 0..TRIES {
-            match self.try_look(fd) {
-                Ok(Some(entry)) => return ReadState::Entry(entry),
-                Ok(None) => {}
-                Err(error) => return ReadState::failed(error),
+            if let Some(entry) = self.try_look(fd)? {
+                return Ok(entry);
             }
         }
-        ReadState::Unstable
+        Err(ReadFailure::Unstable)
     }
 
     /// One try; `None` if the number was reused in the middle of it.

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::classify::{ClassifiedEntry, UnresolvedSocket};
 use super::files::{self, Listing};
 use super::mounts::Mounts;
-use super::reader::{ReadState, Reader};
+use super::reader::{ReadFailure, Reader};
 use super::socket_entry;
 use crate::parse::fdinfo::EpollTarget;
 use crate::workers;
@@ -114,14 +114,14 @@ impl TableDraft {
     }
 
     /// Adds the result of reading one listed number.
-    fn add_read(&mut self, read: ReadState) {
+    fn add_read(&mut self, read: Result<ClassifiedEntry, ReadFailure>) {
         self.listed += 1;
         match read {
-            ReadState::Entry(entry) => self.add(entry),
-            ReadState::Gone => {}
-            ReadState::Denied => self.denied += 1,
-            ReadState::Unstable => self.unstable += 1,
-            ReadState::Trouble(error) => self.trouble = Some(error),
+            Ok(entry) => self.add(entry),
+            Err(ReadFailure::Gone) => {}
+            Err(ReadFailure::Denied) => self.denied += 1,
+            Err(ReadFailure::Unstable) => self.unstable += 1,
+            Err(ReadFailure::Trouble(error)) => self.trouble = Some(error),
         }
     }
 
