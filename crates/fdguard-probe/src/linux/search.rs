@@ -166,8 +166,8 @@ pub(super) struct Holdings {
 }
 
 impl Holdings {
-    /// Whether a process that was read in full is in fdguard's mount namespace: then `/dev/pts/3` is
-    /// the same terminal.
+    /// Whether a process that was read in full is in fdguard's mount namespace: then `/dev/pts/3`
+    /// is the same terminal.
     fn is_near(&mut self, pid: Pid, ask: impl Fn(Pid) -> bool) -> bool {
         *self.near.entry(pid).or_insert_with(|| ask(pid))
     }
