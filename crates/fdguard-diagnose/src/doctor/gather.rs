@@ -87,7 +87,7 @@ fn first_look(probe: &Probe, pids: &[Pid]) -> Result<(Vec<ProcessVisit>, Vec<Gap
     let mut visits = Vec::new();
     let mut gaps = Vec::new();
     let mut first_error: Option<ProbeError> = None;
-    for seen in snapshots(probe, pids) {
+    for seen in probe.snapshots(pids, Options::default()) {
         match seen {
             Ok(begin) => visits.push(visit(begin)),
             Err(error) => {
@@ -106,15 +106,6 @@ fn first_look(probe: &Probe, pids: &[Pid]) -> Result<(Vec<ProcessVisit>, Vec<Gap
     }
 }
 
-/// A single process is queried in more detail than several, for example its user's inotify usage.
-fn snapshots(probe: &Probe, pids: &[Pid]) -> Vec<Result<Snapshot, ProbeError>> {
-    match pids {
-        [one] => vec![probe.snapshot(*one, Options::default())],
-        _ => probe.snapshots(pids, Options::default()),
-    }
-}
-
-/// The first look at a process.
 pub(super) fn visit(begin: Snapshot) -> ProcessVisit {
     let exe = begin.process.exe.as_ref();
     ProcessVisit {
@@ -128,7 +119,10 @@ pub(super) fn visit(begin: Snapshot) -> ProcessVisit {
 /// The same processes again; `None` if the pid was reused.
 fn second_look(probe: &Probe, visits: &[ProcessVisit]) -> Vec<Option<Snapshot>> {
     let pids: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
-    let seen = snapshots(probe, &pids).into_iter().zip(visits);
+    let seen = probe
+        .snapshots(&pids, Options::default())
+        .into_iter()
+        .zip(visits);
     seen.map(|(end, visit)| {
         end.ok()
             .filter(|end| end.process.key() == visit.begin.process.key())

@@ -3,12 +3,12 @@
 use fdguard_core::units::counted;
 use fdguard_core::{Class, Detail, Gap, Pid};
 
-use super::peers::Holdings;
-use super::table::Table;
+use super::search::Holdings;
+use super::table::TableDraft;
 
-pub(super) fn table_gaps(table: &Table) -> Vec<Gap> {
+pub(super) fn table_gaps(table: &TableDraft) -> Vec<Gap> {
     let mut gaps = Vec::new();
-    if table.denied > 0 && !table.entries.is_empty() {
+    if table.denied > 0 && !table.is_empty() {
         let what = format!("{} descriptors", table.denied);
         gaps.push(Gap::new(
             what,
@@ -80,7 +80,7 @@ pub(super) fn unlisted_gaps(unasked: u64, foreign: u64) -> Vec<Gap> {
     gaps
 }
 
-pub(super) fn peers_gap(holdings: &Holdings, table: &Table) -> Option<Gap> {
+pub(super) fn peers_gap(holdings: &Holdings, table: &TableDraft) -> Option<Gap> {
     let open_question = table.entries.iter().any(|entry| match &entry.detail {
         Detail::Pipe(pipe) => entry.class == Class::Pipe && pipe.peer.is_none(),
         Detail::Unix(unix) => unix

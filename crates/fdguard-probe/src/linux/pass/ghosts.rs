@@ -2,34 +2,33 @@
 
 use std::collections::HashMap;
 
-use fdguard_core::{Detail, Fd, FdEntry};
+use fdguard_core::{Detail, Fd};
 
+use super::Links;
+use crate::linux::table::TableDraft;
 use fdguard_proc::fdinfo::EpollTarget;
-
-/// The registrations of one epoll instance.
-pub(super) type Registrations = (Fd, Vec<EpollTarget>);
 
 /// Marks the ghosts: registered files that are no longer at their number, because the number was
 /// closed while a duplicate kept the file alive, or was given to another file. All anonymous inodes
 /// share one inode number, so a ghost whose number went to another anonymous inode is not detected.
-pub(super) fn mark_ghosts(entries: &mut [FdEntry], epolls: &[Registrations]) {
-    if epolls.is_empty() {
+pub(super) fn mark(table: &mut TableDraft, _: Links<'_>) {
+    if table.epolls.is_empty() {
         return;
     }
-    let held: HashMap<Fd, Option<u64>> = entries
-        .iter()
-        .map(|entry| (entry.fd, entry.id.map(|id| id.ino)))
-        .collect();
-    for (fd, registrations) in epolls {
+    let entries = table.entries.iter();
+    let entries = entries.map(|entry| (entry.fd, entry.id.map(|id| id.ino)));
+    let sockets = table.sockets.iter().map(|it| (it.fd, Some(it.id.ino)));
+    let held: HashMap<Fd, Option<u64>> = entries.chain(sockets).collect();
+    for (fd, registrations) in &table.epolls {
         let ghost_fds: Vec<Fd> = registrations
             .iter()
             .filter(|target| is_ghost(target, held.get(&target.fd)))
             .map(|target| target.fd)
             .collect();
-        let Ok(at) = entries.binary_search_by_key(fd, |entry| entry.fd) else {
+        let Ok(at) = table.entries.binary_search_by_key(fd, |entry| entry.fd) else {
             continue;
         };
-        if let Detail::Eventpoll(epoll) = &mut entries[at].detail {
+        if let Detail::Eventpoll(epoll) = &mut table.entries[at].detail {
             epoll.ghosts = Some(ghost_fds.len() as u64);
             epoll.ghost_fds = ghost_fds;
         }

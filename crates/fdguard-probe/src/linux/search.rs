@@ -1,5 +1,5 @@
-//! Other holders of the same pipes, sockets and databases: one search of the links of all other
-//! processes.
+//! A search of the links of other processes, for those that hold the same pipes, sockets, terminals
+//! and databases.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -13,14 +13,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
-use super::files;
-
-/// The most holders listed for one object: every process may have a shell's pipe open.
-const MOST_LISTED: usize = 32;
+use super::table::TableDraft;
+use super::{Probe, files};
+use crate::workers::{self, Queue};
 
 /// What is held: sockets by inode, ends of pipes by inode, files (and ends of named pipes) by path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Thing {
+pub(super) enum Thing {
     Socket(u64),
     Pipe(u64, Option<PipeEnd>),
     Path(Vec<u8>, Option<PipeEnd>),
@@ -33,7 +32,7 @@ enum Thing {
 
 impl Thing {
     /// The part of an entry that other processes may hold, too.
-    fn of(entry: &FdEntry) -> Option<Self> {
+    pub(super) fn of(entry: &FdEntry) -> Option<Self> {
         if let Detail::Eventfd(eventfd) = &entry.detail {
             return eventfd.id.map(Self::Eventfd);
         }
@@ -56,7 +55,7 @@ impl Thing {
     }
 
     /// The side of a pseudo-terminal, if the entry is one.
-    fn pty_side(entry: &FdEntry) -> Option<Self> {
+    pub(super) fn pty_side(entry: &FdEntry) -> Option<Self> {
         match &entry.detail {
             Detail::Pty(pty) => pty.index.map(Self::PtyMaster),
             Detail::File(file) if entry.class == Class::Tty => {
@@ -64,29 +63,6 @@ impl Thing {
             }
             _ => None,
         }
-    }
-
-    /// The opposite ends; none for objects without ends.
-    fn opposites(&self) -> Vec<Self> {
-        let with = |end: PipeEnd| match self {
-            Self::Pipe(ino, _) => Self::Pipe(*ino, Some(end)),
-            Self::Path(path, _) => Self::Path(path.clone(), Some(end)),
-            other => other.clone(),
-        };
-        match self {
-            Self::PtyMaster(index) => return vec![Self::PtySlave(*index)],
-            Self::PtySlave(index) => return vec![Self::PtyMaster(*index)],
-            _ => {}
-        }
-        let ends = match self {
-            Self::Pipe(_, Some(end)) | Self::Path(_, Some(end)) => match end {
-                PipeEnd::Read => &[PipeEnd::Write, PipeEnd::Both][..],
-                PipeEnd::Write => &[PipeEnd::Read, PipeEnd::Both],
-                PipeEnd::Both => &[PipeEnd::Read, PipeEnd::Write, PipeEnd::Both],
-            },
-            _ => &[],
-        };
-        ends.iter().map(|end| with(*end)).collect()
     }
 }
 
@@ -109,41 +85,60 @@ pub(super) struct Interest {
 }
 
 impl Interest {
+    /// Adds what a process that was read in full has open: others may hold it, and it is itself a
+    /// holder. `is_near`: it is in fdguard's mount namespace.
+    pub(super) fn add(
+        &mut self,
+        holdings: &mut Holdings,
+        table: &TableDraft,
+        is_near: impl Fn(Pid) -> bool,
+    ) {
+        for entry in &table.entries {
+            let holder = FdHolder {
+                pid: table.pid,
+                fd: entry.fd,
+                writes: None,
+            };
+            if let Some(side) = Thing::pty_side(entry)
+                && holdings.is_near(table.pid, &is_near)
+            {
+                if let Thing::PtyMaster(index) | Thing::PtySlave(index) = side {
+                    self.ptys.insert(index);
+                }
+                holdings.held.entry(side).or_default().push(holder);
+            }
+            let peer = match &entry.detail {
+                Detail::Inet(inet) => inet.peer.as_ref().map(|peer| peer.ino),
+                Detail::Unix(unix) => unix.peer.as_ref().map(|peer| peer.ino),
+                _ => None,
+            };
+            self.sockets.extend(peer);
+            let Some(thing) = Thing::of(entry) else {
+                continue;
+            };
+            let mut writes = None;
+            match &thing {
+                Thing::Pipe(ino, _) => self.pipes.extend([*ino]),
+                Thing::Socket(ino) => self.sockets.extend([*ino]),
+                Thing::Eventfd(id) => self.eventfds.extend([*id]),
+                Thing::Path(path, end) => {
+                    let is_pipe = entry.class == Class::Fifo;
+                    let file = entry.id.map(|id| (path.clone(), (id.ino, is_pipe)));
+                    self.paths.extend(file);
+                    writes = entry.mode.filter(|_| end.is_none()).map(Mode::writes);
+                }
+                Thing::PtyMaster(_) | Thing::PtySlave(_) => {}
+            }
+            let holder = FdHolder { writes, ..holder };
+            holdings.held.entry(thing).or_default().push(holder);
+        }
+    }
+
     /// Interest only in these sockets.
     pub(super) fn in_sockets(inodes: &[u64]) -> Self {
         Self {
             sockets: inodes.iter().copied().collect(),
             ..Self::default()
-        }
-    }
-
-    /// Adds what these descriptors make worth searching for. `is_near`: their process is in
-    /// fdguard's mount namespace.
-    pub(super) fn add(&mut self, entries: &[FdEntry], is_near: impl Fn() -> bool) {
-        let mut near = None;
-        for entry in entries {
-            if let Some(Thing::PtyMaster(index) | Thing::PtySlave(index)) = Thing::pty_side(entry)
-                && *near.get_or_insert_with(&is_near)
-            {
-                self.ptys.insert(index);
-            }
-            if let Detail::Inet(inet) = &entry.detail {
-                self.sockets.extend(inet.peer.as_ref().map(|peer| peer.ino));
-            }
-            match Thing::of(entry) {
-                Some(Thing::Pipe(ino, _)) => self.pipes.extend([ino]),
-                Some(Thing::Socket(ino)) => self.sockets.extend([ino]),
-                Some(Thing::Eventfd(id)) => self.eventfds.extend([id]),
-                Some(Thing::Path(path, _)) => {
-                    let is_pipe = entry.class == Class::Fifo;
-                    self.paths
-                        .extend(entry.id.map(|id| (path, (id.ino, is_pipe))));
-                }
-                Some(Thing::PtyMaster(_) | Thing::PtySlave(_)) | None => {}
-            }
-            if let Detail::Unix(unix) = &entry.detail {
-                self.sockets.extend(unix.peer.as_ref().map(|peer| peer.ino));
-            }
         }
     }
 
@@ -164,42 +159,22 @@ pub(super) struct Holdings {
     held: FxHashMap<Thing, Vec<FdHolder>>,
     /// Processes whose links could not be read: absence proves nothing while there are any.
     pub(super) unread: u64,
+    /// Whether processes are in fdguard's mount namespace, where that was asked.
+    near: FxHashMap<Pid, bool>,
     /// inotify instances and watches of the user in question.
     pub(super) inotify: (u64, u64),
 }
 
 impl Holdings {
-    /// Adds a process that was read in full anyway.
-    pub(super) fn add_entries(
-        &mut self,
-        pid: Pid,
-        entries: &[FdEntry],
-        is_near: impl Fn() -> bool,
-    ) {
-        let mut near = None;
-        for entry in entries {
-            if let Some(side) = Thing::pty_side(entry)
-                && *near.get_or_insert_with(&is_near)
-            {
-                let holder = FdHolder {
-                    pid,
-                    fd: entry.fd,
-                    writes: None,
-                };
-                self.held.entry(side).or_default().push(holder);
-            }
-            let Some(thing) = Thing::of(entry) else {
-                continue;
-            };
-            let is_file = matches!(thing, Thing::Path(_, None));
-            let writes = entry.mode.filter(|_| is_file).map(Mode::writes);
-            let holder = FdHolder {
-                pid,
-                fd: entry.fd,
-                writes,
-            };
-            self.held.entry(thing).or_default().push(holder);
-        }
+    /// Whether a process that was read in full is in fdguard's mount namespace: then `/dev/pts/3`
+    /// is the same terminal.
+    fn is_near(&mut self, pid: Pid, ask: impl Fn(Pid) -> bool) -> bool {
+        *self.near.entry(pid).or_insert_with(|| ask(pid))
+    }
+
+    /// The same, once the process was added.
+    pub(super) fn was_near(&self, pid: Pid) -> bool {
+        self.near.get(&pid) == Some(&true)
     }
 
     /// Searches the links of one more process.
@@ -307,97 +282,38 @@ impl Holdings {
             .for_each(|holders| holders.sort_unstable());
     }
 
-    /// Adds to each descriptor its other holders and the holders of its other end.
-    pub(super) fn describe(&self, pid: Pid, entries: &mut [FdEntry], is_near: impl Fn() -> bool) {
-        let mut near = None;
-        for entry in entries {
-            if let Some(side) = Thing::pty_side(entry)
-                && *near.get_or_insert_with(&is_near)
-            {
-                self.describe_pty(pid, entry, &side);
-            }
-            let Some(thing) = Thing::of(entry) else {
-                continue;
-            };
-            match &mut entry.detail {
-                Detail::Pipe(pipe) => (pipe.peer, pipe.peer_more) = self.other_end(&thing),
-                Detail::Unix(unix) => {
-                    if let Some(peer) = &mut unix.peer {
-                        let all = self.of(&Thing::Socket(peer.ino));
-                        (peer.holders, peer.holders_more) = listed(all.iter().copied(), all.len());
-                    }
-                }
-                Detail::Inet(inet) => {
-                    if let Some(peer) = &mut inet.peer {
-                        let all = self.of(&Thing::Socket(peer.ino));
-                        (peer.holders, peer.holders_more) = listed(all.iter().copied(), all.len());
-                    }
-                }
-                _ => {}
-            }
-            self.describe_sharing(pid, entry, &thing);
-        }
-    }
-
-    /// The holders of the other side of a pseudo-terminal, and the other holders of its master.
-    fn describe_pty(&self, pid: Pid, entry: &mut FdEntry, side: &Thing) {
-        let (others, _) = self.other_end(side);
-        match &mut entry.detail {
-            Detail::Pty(pty) => pty.peer = others.unwrap_or_default(),
-            Detail::File(file) => file.peer = others.unwrap_or_default(),
-            _ => {}
-        }
-        // Every process in a terminal has it open: only the holder of the master matters.
-        if matches!(side, Thing::PtyMaster(_)) {
-            self.describe_sharing(pid, entry, side);
-        }
-    }
-
-    /// Adds the other holders of the same thing.
-    fn describe_sharing(&self, pid: Pid, entry: &mut FdEntry, thing: &Thing) {
-        let all = self.of(thing);
-        let before = &all[..all.partition_point(|holder| holder.pid < pid)];
-        let after = &all[all.partition_point(|holder| holder.pid <= pid)..];
-        let others = before.iter().chain(after);
-        (entry.shared_with, entry.shared_more) =
-            listed(others.copied(), before.len() + after.len());
-    }
-
-    /// The holders of this socket.
-    pub(super) fn of_socket(&self, ino: u64) -> &[FdHolder] {
-        self.of(&Thing::Socket(ino))
-    }
-
-    fn of(&self, thing: &Thing) -> &[FdHolder] {
+    /// The holders of a thing.
+    pub(super) fn of(&self, thing: &Thing) -> &[FdHolder] {
         self.held.get(thing).map_or(&[], Vec::as_slice)
-    }
-
-    /// Holders of the opposite end; unknown if none was found and some process could not be read.
-    fn other_end(&self, thing: &Thing) -> (Option<Vec<FdHolder>>, u64) {
-        let opposites = thing.opposites();
-        if opposites.is_empty() {
-            return (None, 0);
-        }
-        let lists: Vec<&[FdHolder]> = opposites.iter().map(|thing| self.of(thing)).collect();
-        let total = lists.iter().map(|list| list.len()).sum();
-        let certain = total > 0 || self.unread == 0;
-        let (list, more) = listed(lists.into_iter().flatten().copied(), total);
-        (certain.then_some(list), more)
     }
 }
 
-/// The holders, ascending, and how many are omitted. If there are too many, each process is named
-/// once before any is named twice: the holder matters more than the number of descriptors.
-fn listed(holders: impl Iterator<Item = FdHolder>, total: usize) -> (Vec<FdHolder>, u64) {
-    let list: Vec<FdHolder> = if total <= MOST_LISTED {
-        holders.collect()
-    } else {
-        let mut last = None;
-        let first_of_each = |holder: &FdHolder| last.replace(holder.pid) != Some(holder.pid);
-        holders.filter(first_of_each).take(MOST_LISTED).collect()
-    };
-    let more = total - list.len();
-    (list, more as u64)
+impl Probe {
+    /// Whether a process is worth searching: kernel threads and zombies hold nothing.
+    pub(super) fn holds_something(&self, pid: Pid) -> bool {
+        !self.sizes || self.table_stat(pid).is_ok_and(|stat| stat.st_size > 0)
+    }
+
+    /// Searches these processes.
+    pub(super) fn search(&self, pids: &[Pid], interest: &Interest, threads: usize) -> Holdings {
+        let queue = Queue::new(pids.len(), 4);
+        let parts = workers::run(threads.min(pids.len() / 16 + 1), || {
+            let mut part = Holdings::default();
+            while let Some(range) = queue.take() {
+                for pid in &pids[range] {
+                    if let Ok(base) = self.open_process(*pid) {
+                        part.add_links(*pid, base.as_fd(), interest);
+                    }
+                }
+            }
+            part
+        });
+        let mut total = Holdings::default();
+        for part in parts {
+            total.absorb(part);
+        }
+        total
+    }
 }
 
 /// Zombies and kernel threads deny access, too, but hold nothing.
@@ -458,37 +374,4 @@ fn end_of(mode: (bool, bool)) -> Option<PipeEnd> {
 fn watches(base: BorrowedFd<'_>, fd: Fd) -> u64 {
     let path = format!("fdinfo/{fd}");
     files::read(base, path).map_or(0, |bytes| Fdinfo::parse(&bytes).watches())
-}
-
-#[cfg(test)]
-mod tests {
-    use fdguard_core::FdHolder;
-
-    use super::{MOST_LISTED, listed};
-
-    fn holder(pid: u32, fd: u32) -> FdHolder {
-        FdHolder {
-            pid,
-            fd,
-            writes: None,
-        }
-    }
-
-    #[test]
-    fn a_few_holders_are_all_listed() {
-        let few = [holder(7, 3), holder(7, 4), holder(9, 1)];
-        assert_eq!(listed(few.into_iter(), 3), (few.to_vec(), 0));
-    }
-
-    #[test]
-    fn of_many_holders_every_process_is_named_before_one_is_named_twice() {
-        let many = (0..50)
-            .map(|fd| holder(7, fd))
-            .chain([holder(9, 1), holder(12, 2)]);
-        let (list, more) = listed(many, 52);
-        assert_eq!(list, [holder(7, 0), holder(9, 1), holder(12, 2)]);
-        assert_eq!(more, 49);
-        let crowd = (0..100).map(|pid| holder(pid, 0));
-        assert_eq!(listed(crowd, 100).0.len(), MOST_LISTED);
-    }
 }
