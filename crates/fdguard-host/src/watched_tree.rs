@@ -114,7 +114,11 @@ impl WatchedTree {
     /// The next event; waits forever if there is none to come. Cancel-safe: nothing is lost.
     pub(crate) async fn told(&self) -> io::Result<TreeEvent> {
         loop {
-            let look = self.tree.0.with(|tree| tree.deadline()).flatten();
+            let look = |tree: &mut Tree| (!tree.is_over()).then(|| tree.deadline());
+            let Some(look) = self.tree.0.with(look).flatten() else {
+                // A closed socket stays readable.
+                return std::future::pending().await;
+            };
             let ready = until(look, self.control.readable()).await.transpose()?;
             if let Some(told) = self.tree.0.with(Tree::told).flatten() {
                 return Ok(told);
