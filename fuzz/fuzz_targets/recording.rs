@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use fdguard_core::config::{Suppressions, Levels};
+use fdguard_core::config::{Levels, Suppressions};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::rule::RuleSettings;
 

@@ -84,7 +84,7 @@ const RULES: Rules = Rules {
         ("testkit", &["fdguard-core", "fdguard-probe", "fdguard"]),
         ("xtask", &["fdguard-core", "fdguard-probe", "fdguard"]),
     ],
-    for_tests: &["testkit"],
+    for_tests: &["testkit", "fdguard-canary"],
     only_in: &[
         ("clap", &["fdguard", "xtask"]),
         ("clap_complete", &["fdguard"]),
@@ -121,6 +121,7 @@ const RULES: Rules = Rules {
     ],
     forbid_unsafe: &[
         "crates/fdguard-core/src/lib.rs",
+        "crates/fdguard-proc/src/lib.rs",
         "crates/fdguard-wire/src/lib.rs",
     ],
     may_be_unsafe: &[
@@ -473,7 +474,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "Cargo.toml:1: fdguard-core may not use fdguard-probe: of ours it uses fdguard-wire only"
+                "Cargo.toml:1: fdguard-core may not use fdguard-probe: of ours it uses fdguard-wire, fdguard-proc only"
             ]
         );
     }

@@ -69,7 +69,7 @@ pub use delta::Delta;
 pub use detail::Detail;
 pub use entry::{FdEntry, FdHolder, Mode};
 pub use gap::Gap;
-pub use id::{Fd, FileId, Pid, ProcKey};
+pub use id::{Fd, FileId, Pid, TraceKey};
 pub use open_flags::OpenFlags;
 pub use select_use::SelectUse;
 pub use snapshot::{Snapshot, Tier};

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use fdguard_proc::ProcKey;
 use rustix::net::{RecvFlags, SendFlags, send};
 
 pub(crate) use keeper_process::KeeperProcess;
@@ -25,7 +26,7 @@ pub use types::{Exit, Mechanism, Options, StartError, StopPlan, TreeEvent, TreeI
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 pub use crate::limits::{EnforcedLimits, LimitMechanism};
-use crate::members::{self, Member};
+use crate::members;
 use crate::plan::Plan;
 use crate::reserve;
 pub use crate::strays::Strays;
@@ -64,7 +65,7 @@ pub struct Tree {
     /// The keeper reported the end of the program.
     main_reported: bool,
     /// The members seen last, in case the keeper is killed.
-    seen: Mutex<Vec<Member>>,
+    seen: Mutex<Vec<ProcKey>>,
     /// Processes that outlived a killed keeper and could not be ended, if known.
     orphans_left: Option<u32>,
 }
@@ -231,10 +232,10 @@ impl Tree {
         None
     }
 
-    fn program(&self) -> Member {
-        Member {
+    fn program(&self) -> ProcKey {
+        ProcKey {
             pid: self.main,
-            started: self.main_started,
+            start_ticks: self.main_started,
         }
     }
 

@@ -13,7 +13,6 @@ pub mod evidence;
 pub mod health;
 mod http_head;
 pub mod inject;
-pub mod input_file;
 pub mod limit;
 pub mod meter;
 pub mod metrics;

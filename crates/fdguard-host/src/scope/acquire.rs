@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 use fdguard_process::plan::Plan;
 
 use super::Scope;
@@ -90,7 +90,7 @@ impl Scope {
         whose: Ownership,
         role: ResourceRole,
     ) -> Result<u64, Error> {
-        let pid = identity.pid();
+        let pid = identity.pid;
         if pid == std::process::id() || pid == 1 {
             let text = format!("cannot add process {pid}: a scope must not end it");
             return Err(Error::Bad(text));

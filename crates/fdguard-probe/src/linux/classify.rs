@@ -6,7 +6,9 @@ use fdguard_core::detail::{
 };
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 
-use crate::parse::fdinfo::{Fdinfo, PidfdTarget};
+use fdguard_proc::fdinfo::{Fdinfo, PidfdTarget};
+
+use super::fdinfo_detail;
 
 /// `statx` of the file behind a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +37,14 @@ fn entry(fd: Fd, info: &Fdinfo<'_>, class: Class, target: Text, detail: Detail) 
         fd,
         class,
         target,
-        mode: info.mode(),
+        mode: fdinfo_detail::mode(info),
         cloexec: info.cloexec(),
         deleted: false,
         detail,
         id: info.mnt.zip(info.ino).map(|(mnt, ino)| FileId { mnt, ino }),
         shared_with: Vec::new(),
         shared_more: 0,
-        flags: info.open_flags(),
+        flags: fdinfo_detail::open_flags(info),
     }
 }
 
@@ -66,7 +68,7 @@ pub(super) fn socket(fd: Fd, info: &Fdinfo<'_>, ino: u64) -> FdEntry {
 /// One end of an anonymous pipe.
 pub(super) fn pipe(fd: Fd, info: &Fdinfo<'_>, ino: u64) -> FdEntry {
     let detail = Detail::Pipe(Box::new(PipeDetail {
-        end: pipe_end(info.mode()),
+        end: pipe_end(fdinfo_detail::mode(info)),
         peer: None,
         peer_more: 0,
         path: None,
@@ -155,16 +157,16 @@ pub(super) fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> FdEntry {
         known => Text::from(known.to_string()),
     };
     let detail = match &class {
-        Class::Eventfd => Detail::Eventfd(info.eventfd()),
-        Class::Timerfd => Detail::Timerfd(Box::new(info.timerfd())),
+        Class::Eventfd => Detail::Eventfd(fdinfo_detail::eventfd(info)),
+        Class::Timerfd => Detail::Timerfd(Box::new(fdinfo_detail::timerfd(info))),
         Class::Signalfd => Detail::Signalfd(Signalfd {
             signals: info.signals(),
         }),
         Class::Inotify | Class::Fanotify => Detail::Watcher(WatcherDetail {
             watches: info.watches(),
-            inodes: info.watched(),
+            inodes: fdinfo_detail::watched(info),
         }),
-        Class::IoUring => Detail::IoUring(info.io_uring()),
+        Class::IoUring => Detail::IoUring(fdinfo_detail::io_uring(info)),
         Class::Eventpoll => {
             let targets: Vec<Fd> = info.epoll_targets().map(|target| target.fd).collect();
             Detail::Eventpoll(Box::new(Eventpoll {
@@ -310,7 +312,7 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
             ..PtyDetail::default()
         })),
         Class::Fifo => Detail::Pipe(Box::new(PipeDetail {
-            end: pipe_end(info.mode()),
+            end: pipe_end(fdinfo_detail::mode(info)),
             peer: None,
             peer_more: 0,
             path: Some(path.clone()),
@@ -325,7 +327,7 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
                     .filter(|stat| stat.mode & S_IFMT == S_IFREG)
                     .map(|stat| stat.size),
                 links: stat.map(|stat| stat.links),
-                locks: info.locks(),
+                locks: fdinfo_detail::locks(info),
                 device: stat
                     .filter(|_| device)
                     .map(|stat| format!("{}:{}", stat.rdev.0, stat.rdev.1)),
@@ -341,7 +343,7 @@ mod tests {
     use fdguard_core::Class;
 
     use super::{FileStat, agrees, anonymous_class, path};
-    use crate::parse::fdinfo::Fdinfo;
+    use fdguard_proc::fdinfo::Fdinfo;
 
     const PLAIN: FileStat = FileStat {
         mode: 0o100_644,

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use fdguard_core::{Detail, FdEntry, Pid};
+use fdguard_proc::mountinfo;
 
 use super::{Probe, files};
-use crate::parse::mountinfo;
 
 impl Probe {
     /// Adds the device number of each file's file system, by its mount.

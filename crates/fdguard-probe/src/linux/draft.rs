@@ -153,7 +153,7 @@ impl Probe {
             }
             read => read.unwrap_or_default(),
         };
-        match crate::parse::stat::ProcStat::parse(&bytes) {
+        match fdguard_proc::stat::ProcStat::parse(&bytes) {
             Some(stat) if !stat.is_ending() => Ok(()),
             _ => Err(Error::Vanished(pid)),
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fdguard_core::{Detail, Fd, FdEntry};
 
-use crate::parse::fdinfo::EpollTarget;
+use fdguard_proc::fdinfo::EpollTarget;
 
 /// The registrations of one epoll instance.
 pub(super) type Registrations = (Fd, Vec<EpollTarget>);

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use fdguard_core::{Gap, Pid};
+use fdguard_proc::mountinfo;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use crate::Error;
-use crate::parse::mountinfo;
 
 mod borrow;
 mod bpf;
@@ -20,6 +20,7 @@ mod classify;
 mod devices;
 mod draft;
 mod epoll;
+pub mod fdinfo_detail;
 mod files;
 mod foreign_netns;
 mod gaps;

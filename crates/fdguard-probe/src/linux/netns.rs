@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::OnceLock;
 
 use fdguard_core::{Class, FdEntry, Gap, Pid, TcpState};
+use fdguard_proc::link::Link;
 use rustc_hash::FxHashSet;
 use rustix::io::Errno;
 
@@ -15,7 +16,6 @@ use super::gaps::{socket_gap, unlisted_gaps};
 use super::socket::SocketTable;
 use super::table::Table;
 use super::{Probe, files, socket_entry};
-use crate::parse::link::Link;
 use crate::parse::sockaddr::SocketName;
 use crate::workers;
 

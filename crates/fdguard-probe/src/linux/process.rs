@@ -5,14 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use fdguard_core::snapshot::{Cohort, Limits, Process};
 use fdguard_core::{Pid, Text};
+use fdguard_proc::{
+    cgroup, children, cmdline, limits, stat::ProcStat, status::ProcStatus, system_stat,
+};
 use jiff::Timestamp;
 use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::{Probe, files, rlimit};
 use crate::Error;
-use crate::parse::ascii::{decimal, words};
-use crate::parse::{cgroup, limits, stat::ProcStat, status::ProcStatus};
 
 /// Clock ticks in a second: fixed by the kernel's interface on every supported platform.
 const TICKS: i64 = 100;
@@ -81,7 +82,7 @@ impl Probe {
             comm: Text::from(stat.comm),
             exe: files::read_link(base, c"exe").ok().map(Text::from),
             cmdline: files::read(base, c"cmdline")
-                .map(|bytes| arguments(&bytes))
+                .map(|bytes| cmdline::arguments(&bytes).map(Text::from).collect())
                 .unwrap_or_default(),
             uid: status.uid,
             ppid: Some(stat.ppid),
@@ -117,15 +118,20 @@ impl Probe {
         };
         match by_call {
             Some(limits) => Ok(limits),
-            None => files::read_into(base, path, buffer).map(limits::open_files),
+            None => files::read_into(base, path, buffer).map(|text| {
+                let (soft, hard) = limits::open_files(text);
+                Limits { soft, hard }
+            }),
         }
     }
 
     pub(super) fn start_time(&self, ticks: u64) -> Option<Timestamp> {
         let ticks = i64::try_from(ticks).ok()?;
-        let milliseconds = (*self.boot.get_or_init(|| files::boot_time(&self.proc)))?
-            .checked_mul(1000)?
-            .checked_add(ticks.checked_mul(1000 / TICKS)?)?;
+        let milliseconds = (*self
+            .boot
+            .get_or_init(|| system_stat::boot_time(&files::read(&self.proc, c"stat").ok()?)))?
+        .checked_mul(1000)?
+        .checked_add(ticks.checked_mul(1000 / TICKS)?)?;
         Timestamp::from_millisecond(milliseconds).ok()
     }
 
@@ -142,7 +148,7 @@ impl Probe {
                 }
                 Err(_) => continue,
             };
-            let pids = words(&list).filter_map(decimal);
+            let pids = children::pids(&list).into_iter();
             found.extend(pids.filter_map(|child| self.name_and_state(child)));
         }
         // Children of another process are not an answer: the pid may have been reused since.
@@ -151,7 +157,7 @@ impl Probe {
         (Some(same) == start_ticks).then_some(found)
     }
 
-    fn name_and_state(&self, pid: u64) -> Option<Child> {
+    fn name_and_state(&self, pid: Pid) -> Option<Child> {
         let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
         let stat = ProcStat::parse(&bytes)?;
         Some((Text::from(stat.comm), stat.is_zombie()))
@@ -219,7 +225,7 @@ impl Probe {
     fn first_words(&self, pid: Pid) -> impl Iterator<Item = Vec<u8>> {
         let exe = files::read_link(&self.proc, format!("{pid}/exe")).ok();
         let first = files::read(&self.proc, format!("{pid}/cmdline")).ok();
-        let first = first.and_then(|bytes| Some(bytes.split(|byte| *byte == 0).next()?.to_vec()));
+        let first = first.and_then(|bytes| Some(cmdline::arguments(&bytes).next()?.to_vec()));
         exe.into_iter().chain(first)
     }
 
@@ -271,14 +277,6 @@ fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-fn arguments(bytes: &[u8]) -> Vec<Text> {
-    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
-    if bytes.is_empty() {
-        return Vec::new();
-    }
-    bytes.split(|byte| *byte == 0).map(Text::from).collect()
-}
-
 fn cohorts(children: Vec<(Text, bool)>) -> Vec<Cohort> {
     let mut groups: HashMap<Text, (u64, u64)> = HashMap::new();
     for (command, zombie) in children {
@@ -304,17 +302,7 @@ fn cohorts(children: Vec<(Text, bool)>) -> Vec<Cohort> {
 
 #[cfg(test)]
 mod tests {
-    use super::{arguments, base_name};
-
-    #[test]
-    fn arguments_end_in_a_zero_each() {
-        let words: Vec<_> = arguments(b"python3\0-c\0\0")
-            .iter()
-            .map(|w| w.as_bytes().to_vec())
-            .collect();
-        assert_eq!(words, [&b"python3"[..], b"-c", b""]);
-        assert!(arguments(b"").is_empty());
-    }
+    use super::base_name;
 
     #[test]
     fn the_name_is_what_follows_the_last_slash() {

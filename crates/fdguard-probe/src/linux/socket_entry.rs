@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fdguard_core::detail::{Direction, InetDetail, SocketDetail, UnixDetail, UnixPeer};
 use fdguard_core::{Class, Detail, FdEntry, TcpState, Text};
+use fdguard_proc::net::{InetKind, SocketRecord};
 
-use crate::parse::net::{InetKind, SocketRecord};
 use crate::parse::sockaddr::SocketName;
 
 /// The properties of a socket that was queried through a borrowed descriptor.
@@ -405,8 +405,8 @@ mod tests {
 
     use super::{SocketAnswer, describe_by_answer, describe_by_protocol};
     use crate::linux::classify;
-    use crate::parse::fdinfo::Fdinfo;
     use crate::parse::sockaddr::SocketName;
+    use fdguard_proc::fdinfo::Fdinfo;
 
     fn unlisted(protocol: &str) -> FdEntry {
         let info = Fdinfo::parse(b"pos:\t0\nflags:\t02\nmnt_id:\t9\nino:\t12\n");

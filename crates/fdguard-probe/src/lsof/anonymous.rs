@@ -3,9 +3,9 @@
 use bstr::ByteSlice as _;
 use fdguard_core::detail::{Eventfd, Eventpoll, IoUring, OtherDetail, Pidfd, Timerfd};
 use fdguard_core::{Class, Detail, Fd, Text};
+use fdguard_proc::ascii::decimal;
 
 use super::classify::Thing;
-use crate::parse::ascii::decimal;
 
 const CLASSES: &[(&[u8], Class)] = &[
     (b"eventpoll", Class::Eventpoll),

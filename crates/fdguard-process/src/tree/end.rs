@@ -50,7 +50,7 @@ impl Tree {
             return None;
         }
         let is_held = self.keeper.is_held();
-        if is_held && !self.main_reported && !self.program().lives() {
+        if is_held && !self.main_reported && !self.program().is_alive() {
             self.oversight.main_ended(now);
         }
         match self.oversight.step(now, is_held) {

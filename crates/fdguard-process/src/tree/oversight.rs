@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::members::Member;
+use fdguard_proc::ProcKey;
 
 /// The interval between checks while something is expected.
 const LOOK: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ pub(super) struct Oversight {
     keeper_killed: Option<Instant>,
     next: Option<Instant>,
     /// Processes found below the keeper by sweeps, and killed.
-    killed: Vec<Member>,
+    killed: Vec<ProcKey>,
 }
 
 impl Oversight {
@@ -141,7 +141,7 @@ impl Oversight {
     }
 
     /// These were alive below the keeper at a sweep.
-    pub(super) fn swept(&mut self, now: Instant, living: Vec<Member>) {
+    pub(super) fn swept(&mut self, now: Instant, living: Vec<ProcKey>) {
         if !living.is_empty() {
             self.empty_since = None;
         } else if self.empty_since.is_none() {
@@ -171,8 +171,11 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn members(count: u32) -> Vec<Member> {
-        let member = |pid| Member { pid, started: 1 };
+    fn members(count: u32) -> Vec<ProcKey> {
+        let member = |pid| ProcKey {
+            pid,
+            start_ticks: 1,
+        };
         (1..=count).map(member).collect()
     }
 
@@ -272,6 +275,7 @@ mod tests {
         assert_eq!(oversight.step(now + 2 * IDLE_LOOK, true), Step::Wake);
         assert_eq!(oversight.next_look(), Some(now + 2 * IDLE_LOOK + LOOK));
     }
+
     #[test]
     fn a_keeper_with_an_unread_request_is_looked_at_until_it_runs() {
         let (mut oversight, now) = (Oversight::default(), Instant::now());

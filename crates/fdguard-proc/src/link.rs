@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 
-use super::ascii::decimal;
+use crate::ascii::decimal;
 
 /// A parsed descriptor link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,17 @@ impl<'a> Link<'a> {
             Some((b"pipe", ino)) => Self::Pipe(ino),
             Some((name, ino)) => Self::Numbered { name, ino },
             None => Self::Other(text),
+        }
+    }
+}
+
+impl Link<'_> {
+    /// The inode of a socket.
+    #[must_use]
+    pub fn socket(self) -> Option<u64> {
+        match self {
+            Self::Socket(ino) => Some(ino),
+            _ => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 
-use super::ascii::{decimal, hexadecimal, split_at_byte};
+use crate::ascii::{decimal, hexadecimal, lines, split_at_byte};
 
 /// A memory mapping of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct MapsEntry<'a> {
     pub start: u64,
     /// The address after its last.
     pub end: u64,
+    /// `r-xp`: reading, writing, executing; private or shared.
+    pub rights: &'a [u8],
     /// Whether code may run from it.
     pub executable: bool,
     /// Whether writes to it go into the file.
@@ -24,9 +26,9 @@ pub struct MapsEntry<'a> {
 }
 
 impl<'a> MapsEntry<'a> {
-    fn parse(line: &'a [u8]) -> Option<Self> {
-        let (range, rest) = split_at_byte(line, b' ')?;
-        let (start, end) = split_at_byte(range, b'-')?;
+    /// Reads one line; `None` for memory that is not of a file.
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
+        let (_range, rest) = split_at_byte(line, b' ')?;
         let (rights, rest) = split_at_byte(rest, b' ')?;
         let (_offset, rest) = split_at_byte(rest, b' ')?;
         let (device, rest) = split_at_byte(rest, b' ')?;
@@ -34,9 +36,14 @@ impl<'a> MapsEntry<'a> {
         let path = path.trim_start_with(|c| c == ' ');
         let ino = decimal(ino)?;
         // Without an inode it is anonymous memory, or the kernel's: [heap], [vdso].
-        (ino != 0 && path.starts_with(b"/")).then_some(Self {
-            start: hexadecimal(start)?,
-            end: hexadecimal(end)?,
+        if ino == 0 || !path.starts_with(b"/") {
+            return None;
+        }
+        let (start, end) = address_range(line)?;
+        Some(Self {
+            start,
+            end,
+            rights,
             executable: rights.get(2) == Some(&b'x'),
             writes_through: rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's'),
             device,
@@ -46,11 +53,16 @@ impl<'a> MapsEntry<'a> {
     }
 }
 
+/// The addresses at the beginning of a line: the first, and the one after the last.
+pub(crate) fn address_range(line: &[u8]) -> Option<(u64, u64)> {
+    let (range, _) = split_at_byte(line, b' ')?;
+    let (start, end) = split_at_byte(range, b'-')?;
+    Some((hexadecimal(start)?, hexadecimal(end)?))
+}
+
 /// Every mapping of a file.
 pub fn mappings(bytes: &[u8]) -> impl Iterator<Item = MapsEntry<'_>> {
-    bytes
-        .split(|byte| *byte == b'\n')
-        .filter_map(MapsEntry::parse)
+    lines(bytes).filter_map(MapsEntry::parse)
 }
 
 /// The decoded name: the kernel writes a newline as `\012`, and escapes nothing else.
@@ -87,6 +99,7 @@ mod tests {
         let code = &found[1];
         assert_eq!((code.start, code.end), (0x55d5_c7a0_2000, 0x55d5_c7a0_6000));
         assert_eq!((code.device, code.ino), (&b"fe:00"[..], 131));
+        assert_eq!(code.rights, b"r-xp");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bstr::ByteSlice as _;
 
-use super::ascii::{decimal, hexadecimal, split_at_byte, words};
+use crate::ascii::{decimal, hexadecimal, lines, split_at_byte, words};
 
 /// The IP protocol of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,7 @@ pub type SocketRow = (u64, SocketRecord);
 
 /// Rows of `tcp`, `tcp6`, `udp`, `udp6`, `raw`, `raw6`.
 pub fn inet(kind: InetKind, bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
-    bytes
-        .lines()
+    lines(bytes)
         .skip(1)
         .filter_map(move |line| inet_row(kind, line))
 }
@@ -131,7 +130,7 @@ fn address(text: &[u8]) -> Option<SocketAddr> {
 
 /// Rows of `unix`. The table has no peers.
 pub fn unix(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
-    bytes.lines().skip(1).filter_map(unix_row)
+    lines(bytes).skip(1).filter_map(unix_row)
 }
 
 const SO_ACCEPTCON: u64 = 0x1_0000;
@@ -166,7 +165,7 @@ fn take_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Rows of `netlink`: `sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode`.
 pub fn netlink(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
-    bytes.lines().skip(1).filter_map(|line| {
+    lines(bytes).skip(1).filter_map(|line| {
         let mut words = words(line).skip(1);
         let protocol = u8::try_from(decimal(words.next()?)?).ok()?;
         let port = u32::try_from(decimal(words.next()?)?).ok()?;
@@ -183,7 +182,7 @@ pub fn netlink(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
 
 /// Rows of `packet`: `sk RefCnt Type Proto Iface R Rmem User Inode`.
 pub fn packet(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
-    bytes.lines().skip(1).filter_map(|line| {
+    lines(bytes).skip(1).filter_map(|line| {
         let mut words = words(line).skip(2);
         let kind = u32::try_from(decimal(words.next()?)?).ok()?;
         let protocol = u16::try_from(hexadecimal(words.next()?)?).ok()?;
@@ -200,7 +199,7 @@ pub fn packet(bytes: &[u8]) -> impl Iterator<Item = SocketRow> {
 
 /// Indexes and names of the interfaces in `igmp`: the only text that has both for every interface.
 pub fn interfaces(bytes: &[u8]) -> impl Iterator<Item = (u32, String)> {
-    bytes.lines().skip(1).filter_map(|line| {
+    lines(bytes).skip(1).filter_map(|line| {
         // Lines of groups begin with white space.
         if !line.first()?.is_ascii_digit() {
             return None;

@@ -1,8 +1,6 @@
 //! `/proc/PID/status`.
 
-use bstr::ByteSlice as _;
-
-use super::ascii::{decimal, split_at_byte, words};
+use crate::ascii::{decimal, lines, split_at_byte, words};
 
 /// The relevant lines of a status file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +26,7 @@ impl<'a> ProcStatus<'a> {
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Self {
         let mut status = Self::default();
-        for line in bytes.lines() {
+        for line in lines(bytes) {
             let Some((key, value)) = split_at_byte(line, b':') else {
                 continue;
             };
@@ -81,6 +79,19 @@ impl ProcStatus<'_> {
     }
 }
 
+/// The number in the line `KEY:`, without its unit: memory is in KiB.
+#[must_use]
+pub fn number_of(bytes: &[u8], key: &[u8]) -> Option<u64> {
+    let line = lines(bytes).find_map(|line| line.strip_prefix(key));
+    decimal(words(line?.strip_prefix(b":")?).next()?)
+}
+
+/// Resident memory in bytes (`VmRSS`).
+#[must_use]
+pub fn resident(bytes: &[u8]) -> Option<u64> {
+    number_of(bytes, b"VmRSS")?.checked_mul(1024)
+}
+
 fn number(bytes: &[u8]) -> Option<u32> {
     u32::try_from(decimal(bytes)?).ok()
 }
@@ -89,7 +100,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::ProcStatus;
+    use super::{ProcStatus, number_of, resident};
 
     #[test]
     fn a_status_file_of_a_real_kernel() {
@@ -103,6 +114,15 @@ mod tests {
             (status.state, status.kernel_thread),
             (Some(b'S'), Some(false))
         );
+    }
+
+    #[test]
+    fn numbers_are_found_by_their_key() {
+        let text = b"Name:\tThreads\nThreads:\t12\nVmRSS:\t     340 kB\nSigQ:\t0/7823\n";
+        assert_eq!(number_of(text, b"Threads"), Some(12));
+        assert_eq!(resident(text), Some(340 * 1024));
+        assert_eq!(number_of(text, b"SigQ"), None);
+        assert_eq!(number_of(text, b"Thread"), None);
     }
 
     #[test]
@@ -123,7 +143,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
-            let _ = ProcStatus::parse(&bytes);
+            let _ = (ProcStatus::parse(&bytes), resident(&bytes));
         }
     }
 }

@@ -21,6 +21,19 @@ pub fn hexadecimal(bytes: &[u8]) -> Option<u64> {
     radix(digits.strip_prefix(b"0x").unwrap_or(digits), 16)
 }
 
+/// The lines. A carriage return stays, because a name may end in one.
+pub fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (line, tail) = split_at_byte(rest, b'\n').unwrap_or((rest, b""));
+        rest = tail;
+        Some(line)
+    })
+}
+
 /// The words of a line, separated by any run of white space.
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace)
@@ -48,7 +61,15 @@ fn radix(digits: &[u8], base: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{decimal, hexadecimal, octal};
+    use super::{decimal, hexadecimal, lines, octal};
+
+    #[test]
+    fn only_a_newline_ends_a_line() {
+        let found: Vec<_> = lines(b"a\r\n\nb").collect();
+        assert_eq!(found, [&b"a\r"[..], b"", b"b"]);
+        assert_eq!(lines(b"a\n").count(), 1);
+        assert_eq!(lines(b"").count(), 0);
+    }
 
     #[test]
     fn only_whole_numbers_are_numbers() {

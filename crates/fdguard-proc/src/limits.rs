@@ -1,24 +1,17 @@
 //! `/proc/PID/limits`.
 
-use bstr::ByteSlice as _;
-use fdguard_core::snapshot::Limits;
+use crate::ascii::{decimal, lines, words};
 
-use super::ascii::{decimal, words};
-
-/// The line `Max open files`. "unlimited" is `None`, like a missing line.
+/// The soft and the hard limit of the line `Max open files`. "unlimited" is `None`, like a missing
+/// line.
 #[must_use]
-pub fn open_files(bytes: &[u8]) -> Limits {
-    let Some(line) = bytes
-        .lines()
-        .find_map(|line| line.strip_prefix(b"Max open files"))
-    else {
-        return Limits::default();
+pub fn open_files(bytes: &[u8]) -> (Option<u64>, Option<u64>) {
+    let Some(line) = lines(bytes).find_map(|line| line.strip_prefix(b"Max open files")) else {
+        return (None, None);
     };
     let mut words = words(line);
-    Limits {
-        soft: words.next().and_then(decimal),
-        hard: words.next().and_then(decimal),
-    }
+    let mut limit = || words.next().and_then(decimal);
+    (limit(), limit())
 }
 
 #[cfg(test)]
@@ -30,7 +23,7 @@ mod tests {
     #[test]
     fn soft_and_hard_come_apart() {
         let limits = open_files(b"Limit                     Soft Limit           Hard Limit           Units     \nMax cpu time              unlimited            unlimited            seconds   \nMax open files            1024                 524288               files     \n");
-        assert_eq!((limits.soft, limits.hard), (Some(1024), Some(524_288)));
+        assert_eq!(limits, (Some(1024), Some(524_288)));
     }
 
     #[test]
@@ -38,7 +31,7 @@ mod tests {
         let limits = open_files(
             b"Max open files            unlimited            unlimited            files\n",
         );
-        assert_eq!((limits.soft, limits.hard), (None, None));
+        assert_eq!(limits, (None, None));
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 
-use super::ascii::{decimal, words};
+use crate::ascii::{decimal, lines, words};
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct HeldLock {
 impl HeldLock {
     /// `1: POSIX  ADVISORY  READ 359 fe:00:11691 1073741826 1073742335`, with `->` before the kind
     /// for a waiting one.
-    fn parse(line: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let mut words = words(line);
         let _ordinal = words.next()?;
         let mut kind = words.next()?;
@@ -70,7 +70,7 @@ fn file(word: &[u8]) -> Option<((u32, u32), u64)> {
 /// Every lock of the text.
 #[must_use]
 pub fn locks(bytes: &[u8]) -> Vec<HeldLock> {
-    bytes.lines().filter_map(HeldLock::parse).collect()
+    lines(bytes).filter_map(HeldLock::parse).collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! `/proc/PID/fdinfo/N`: the common head, then lines that depend on the kind of file.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{self, FileLock};
-use fdguard_core::{Fd, Mode, OpenFlags};
 
-use super::ascii::{decimal, hexadecimal, octal, split_at_byte, words};
+use crate::ascii::{decimal, hexadecimal, lines, octal, split_at_byte, words};
+use crate::locks::HeldLock;
 
-const O_ACCMODE: u64 = 0o3;
 const O_CLOEXEC: u64 = 0o2_000_000;
 const O_PATH: u64 = 0o10_000_000;
 
@@ -29,7 +27,7 @@ pub struct Fdinfo<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpollTarget {
     /// The number it was registered with.
-    pub fd: Fd,
+    pub fd: u32,
     /// Inode of the registered file.
     pub ino: Option<u64>,
     /// Device of the registered file, as the kernel encodes it.
@@ -56,21 +54,6 @@ impl<'a> Fdinfo<'a> {
         info
     }
 
-    /// The access mode.
-    #[must_use]
-    pub fn mode(&self) -> Option<Mode> {
-        let flags = self.flags?;
-        if flags & O_PATH != 0 {
-            return Some(Mode::Path);
-        }
-        match flags & O_ACCMODE {
-            0 => Some(Mode::Read),
-            1 => Some(Mode::Write),
-            2 => Some(Mode::ReadWrite),
-            _ => None,
-        }
-    }
-
     /// Whether it closes at exec.
     #[must_use]
     pub fn cloexec(&self) -> Option<bool> {
@@ -86,26 +69,11 @@ impl<'a> Fdinfo<'a> {
         self.flags.is_some_and(|flags| flags & both == both)
     }
 
-    /// Its other flags, with the values that most architectures use.
-    #[must_use]
-    pub fn open_flags(&self) -> Option<OpenFlags> {
-        let bits = u32::try_from(self.flags?).ok()?;
-        Some(OpenFlags::from_bits(common_bits(bits)))
-    }
-
-    /// What an inotify descriptor watches.
-    #[must_use]
-    pub fn watched(&self) -> Vec<detail::WatchedInode> {
-        let lines = self.rest.lines();
-        let lines = lines.filter_map(|line| line.strip_prefix(b"inotify wd:"));
-        lines.filter_map(parse_watched).collect()
-    }
-
     /// The network interface behind `/dev/net/tun`.
     #[must_use]
     pub fn interface(&self) -> Option<String> {
-        let name = text(self.field(b"iff")?);
-        (!name.is_empty()).then_some(name)
+        let name = self.field(b"iff")?.to_str_lossy();
+        (!name.is_empty()).then(|| name.into_owned())
     }
 
     /// The `key: value` lines after the head.
@@ -126,17 +94,32 @@ impl<'a> Fdinfo<'a> {
             .map(|(_, value)| value)
     }
 
-    fn number(&self, key: &[u8]) -> Option<u64> {
+    /// The number in one field after the head.
+    #[must_use]
+    pub fn number(&self, key: &[u8]) -> Option<u64> {
         decimal(self.field(key)?)
     }
 
     /// The lock and lease lines.
-    #[must_use]
-    pub fn locks(&self) -> Vec<FileLock> {
+    pub fn locks(&self) -> impl Iterator<Item = HeldLock> + use<'a> {
         self.fields()
             .filter(|(key, _)| *key == b"lock")
-            .filter_map(|(_, value)| parse_lock(value))
-            .collect()
+            .filter_map(|(_, value)| HeldLock::parse(value))
+    }
+
+    /// What an inotify descriptor watches: device and inode. The kernel packs twenty bits of minor
+    /// number into the device.
+    pub fn watched(&self) -> impl Iterator<Item = ((u64, u64), u64)> + use<'a> {
+        let lines = lines(self.rest);
+        let lines = lines.filter_map(|line| line.strip_prefix(b"inotify wd:"));
+        lines.filter_map(|line| {
+            let value = |name: &[u8]| {
+                let found = words(line).find_map(|word| word.strip_prefix(name));
+                hexadecimal(found?)
+            };
+            let device = value(b"sdev:")?;
+            Some(((device >> 20, device & 0xf_ffff), value(b"ino:")?))
+        })
     }
 
     /// The registrations of an epoll instance.
@@ -145,7 +128,7 @@ impl<'a> Fdinfo<'a> {
             .filter(|(key, _)| *key == b"tfd")
             .filter_map(|(_, value)| {
                 let mut words = words(value);
-                let fd = Fd::try_from(decimal(words.next()?)?).ok()?;
+                let fd = u32::try_from(decimal(words.next()?)?).ok()?;
                 let mut target = EpollTarget {
                     fd,
                     ino: None,
@@ -165,8 +148,7 @@ impl<'a> Fdinfo<'a> {
     /// Number of watches of an inotify or fanotify descriptor.
     #[must_use]
     pub fn watches(&self) -> u64 {
-        self.rest
-            .lines()
+        lines(self.rest)
             .filter(|line| {
                 line.starts_with(b"inotify wd:")
                     || line.starts_with(b"fanotify ino:")
@@ -175,28 +157,6 @@ impl<'a> Fdinfo<'a> {
                     || line.starts_with(b"fanotify mnt_ns:")
             })
             .count() as u64
-    }
-
-    /// Fields of an eventfd.
-    #[must_use]
-    pub fn eventfd(&self) -> detail::Eventfd {
-        detail::Eventfd {
-            // The kernel prints the count in hexadecimal.
-            count: self.field(b"eventfd-count").and_then(hexadecimal),
-            id: self.number(b"eventfd-id"),
-            semaphore: self.number(b"eventfd-semaphore").map(|value| value != 0),
-        }
-    }
-
-    /// Fields of a timer.
-    #[must_use]
-    pub fn timerfd(&self) -> detail::Timerfd {
-        detail::Timerfd {
-            clock: self.number(b"clockid").map(clock_name),
-            ticks: self.number(b"ticks"),
-            remaining: self.field(b"it_value").and_then(seconds),
-            interval: self.field(b"it_interval").and_then(seconds),
-        }
     }
 
     /// The signals of a signalfd.
@@ -225,15 +185,6 @@ impl<'a> Fdinfo<'a> {
     pub fn tty_index(&self) -> Option<u32> {
         u32::try_from(self.number(b"tty-index")?).ok()
     }
-
-    /// Registered files and buffers of an io_uring.
-    #[must_use]
-    pub fn io_uring(&self) -> detail::IoUring {
-        detail::IoUring {
-            files: self.number(b"UserFiles"),
-            buffers: self.number(b"UserBufs"),
-        }
-    }
 }
 
 /// The target of a pidfd.
@@ -258,91 +209,8 @@ fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((key, value.trim_ascii(), tail))
 }
 
-/// An architecture's own values for some flags are mapped to the common ones.
-#[cfg(any(
-    target_arch = "arm",
-    target_arch = "aarch64",
-    target_arch = "powerpc64"
-))]
-fn common_bits(bits: u32) -> u32 {
-    const SWAPPED: [(u32, u32); 4] = [
-        (0o40_000, 0o200_000),
-        (0o100_000, 0o400_000),
-        (0o200_000, 0o40_000),
-        (0o400_000, 0o100_000),
-    ];
-    let kept = bits & !0o740_000;
-    SWAPPED
-        .iter()
-        .filter(|(here, _)| bits & here != 0)
-        .fold(kept, |sum, (_, common)| sum | common)
-}
-
-#[cfg(not(any(
-    target_arch = "arm",
-    target_arch = "aarch64",
-    target_arch = "powerpc64"
-)))]
-fn common_bits(bits: u32) -> u32 {
-    bits
-}
-
-/// `1 ino:9e7e sdev:800013 mask:800afce …`: the device as the kernel packs it, twenty bits of minor
-/// number.
-fn parse_watched(rest: &[u8]) -> Option<detail::WatchedInode> {
-    let value = |name: &[u8]| {
-        let found = words(rest).find_map(|word| word.strip_prefix(name));
-        hexadecimal(found?)
-    };
-    let device = value(b"sdev:")?;
-    Some(detail::WatchedInode {
-        ino: value(b"ino:")?,
-        dev: format!("{}:{}", device >> 20, device & 0xf_ffff),
-    })
-}
-
-/// `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF`
-fn parse_lock(value: &[u8]) -> Option<FileLock> {
-    let mut words = words(value).skip(1);
-    let kind = text(words.next()?);
-    let _strength = words.next()?;
-    let access = text(words.next()?);
-    let _pid = words.next()?;
-    let _inode = words.next()?;
-    Some(FileLock {
-        kind,
-        access,
-        start: decimal(words.next()?)?,
-        end: decimal(words.next()?),
-    })
-}
-
-fn text(word: &[u8]) -> String {
-    word.to_str_lossy().into_owned()
-}
-
-/// `(86399, 123456789)`: seconds and nanoseconds.
-fn seconds(value: &[u8]) -> Option<f64> {
-    let inner = value.strip_prefix(b"(")?.strip_suffix(b")")?;
-    let (whole, nanos) = split_at_byte(inner, b',')?;
-    #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
-    Some(decimal(whole)? as f64 + decimal(nanos)? as f64 / 1e9)
-}
-
-fn clock_name(number: u64) -> String {
-    match number {
-        0 => "realtime".to_owned(),
-        1 => "monotonic".to_owned(),
-        7 => "boottime".to_owned(),
-        8 => "realtime-alarm".to_owned(),
-        9 => "boottime-alarm".to_owned(),
-        other => format!("clock {other}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use fdguard_core::Mode;
     use proptest::prelude::*;
 
     use super::{Fdinfo, PidfdTarget};
@@ -354,9 +222,9 @@ mod tests {
             (info.pos, info.mnt, info.ino),
             (Some(64), Some(27), Some(99))
         );
-        assert_eq!(info.mode(), Some(Mode::Write));
+        assert_eq!(info.flags, Some(0o2_100_001));
         assert_eq!(info.cloexec(), Some(true));
-        let locks = info.locks();
+        let locks: Vec<_> = info.locks().collect();
         assert_eq!(
             (locks[0].kind.as_str(), locks[0].access.as_str()),
             ("POSIX", "WRITE")
@@ -367,16 +235,6 @@ mod tests {
 
     #[test]
     fn each_kind_tells_its_own() {
-        let eventfd = Fdinfo::parse(b"pos:\t0\nflags:\t02\neventfd-count:               1f\neventfd-id: 7\neventfd-semaphore: 1\n").eventfd();
-        assert_eq!(
-            (eventfd.count, eventfd.id, eventfd.semaphore),
-            (Some(31), Some(7), Some(true))
-        );
-        let timer = Fdinfo::parse(b"clockid: 1\nticks: 2\nsettime flags: 00\nit_value: (86399, 500000000)\nit_interval: (0, 0)\n").timerfd();
-        assert_eq!(
-            (timer.clock.as_deref(), timer.remaining),
-            (Some("monotonic"), Some(86399.5))
-        );
         assert_eq!(
             Fdinfo::parse(b"sigmask:\t0000000000000201\n").signals(),
             [1, 10]
@@ -394,30 +252,18 @@ mod tests {
             Some(PidfdTarget::Pid(12))
         );
         assert_eq!(Fdinfo::parse(b"tty-index:\t3\n").tty_index(), Some(3));
+        let ring = Fdinfo::parse(b"UserFiles:\t4\nUserBufs:\tx\n");
         assert_eq!(
-            Fdinfo::parse(b"UserFiles:\t4\nUserBufs:\t0\n")
-                .io_uring()
-                .files,
-            Some(4)
+            (ring.number(b"UserFiles"), ring.number(b"UserBufs")),
+            (Some(4), None)
         );
     }
 
     #[test]
     fn watched_files_and_interfaces_are_told() {
         let info = Fdinfo::parse(b"pos:\t0\nflags:\t02004000\ninotify wd:2 ino:9e7e sdev:800013 mask:800afce ignored_mask:0 fhandle-bytes:8 f_handle:7e9e\ninotify wd:1 ino:a sdev:fe00000 mask:2\n");
-        let watched: Vec<_> = info
-            .watched()
-            .into_iter()
-            .map(|one| (one.ino, one.dev))
-            .collect();
-        assert_eq!(
-            watched,
-            [(0x9e7e, "8:19".to_owned()), (10, "254:0".to_owned())]
-        );
-        assert_eq!(
-            info.open_flags().unwrap().names().collect::<Vec<_>>(),
-            ["nonblock"]
-        );
+        let watched: Vec<_> = info.watched().collect();
+        assert_eq!(watched, [((8, 19), 0x9e7e), ((254, 0), 10)]);
         let tun = Fdinfo::parse(b"pos:\t0\nflags:\t02\niff:\ttun0\n");
         assert_eq!(tun.interface().as_deref(), Some("tun0"));
         assert_eq!(Fdinfo::parse(b"iff:\t\n").interface(), None);
@@ -451,10 +297,11 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
             let info = Fdinfo::parse(&bytes);
-            drop((info.mode(), info.cloexec(), info.locks(), info.watches(), info.eventfd()));
-            drop((info.open_flags(), info.watched(), info.interface()));
-            drop((info.timerfd(), info.signals(), info.pidfd(), info.tty_index(), info.io_uring()));
-            let _ = (info.epoll_targets().count(), info.fields().count());
+            drop((info.cloexec(), info.is_kept(), info.watches(), info.interface()));
+            drop((info.signals(), info.pidfd(), info.tty_index()));
+            let lines = info.fields().count();
+            prop_assert!(info.locks().count() <= lines && info.epoll_targets().count() <= lines);
+            prop_assert!(info.watched().count() <= bytes.len());
         }
     }
 }

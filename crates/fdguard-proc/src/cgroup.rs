@@ -1,14 +1,21 @@
-//! `/proc/PID/cgroup`: which container a process belongs to.
+//! `/proc/PID/cgroup`: the cgroups of a process, and the container that they show.
 
 use bstr::ByteSlice as _;
+
+use crate::ascii::lines;
+
+/// The path in the unified hierarchy (version 2).
+#[must_use]
+pub fn unified(bytes: &[u8]) -> Option<&[u8]> {
+    lines(bytes).find_map(|line| line.strip_prefix(b"0::"))
+}
 
 /// The container id: 64 hexadecimal digits anywhere in a cgroup path, bare or between a runtime's
 /// prefix and suffix (`docker-…​.scope`, `cri-containerd-…`, `crio-…`, `libpod-…`), or the name
 /// behind `lxc.payload.` or `/lxc/`.
 #[must_use]
 pub fn container_id(bytes: &[u8]) -> Option<String> {
-    bytes
-        .lines()
+    lines(bytes)
         .filter_map(|line| line.splitn_str(3, b":").nth(2))
         .find_map(id_of_path)
 }
@@ -39,7 +46,7 @@ fn lxc_name(path: &[u8]) -> Option<String> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::container_id;
+    use super::{container_id, unified};
 
     const ID: &str = "3f4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
 
@@ -72,10 +79,16 @@ mod tests {
         assert_eq!(container_id(b"0::/\n"), None);
     }
 
+    #[test]
+    fn the_unified_path_is_that_of_hierarchy_0() {
+        assert_eq!(unified(b"4:memory:/x\n0::/a:b c\n"), Some(&b"/a:b c"[..]));
+        assert_eq!(unified(b"10::/x\n"), None);
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
-            drop(container_id(&bytes));
+            drop((container_id(&bytes), unified(&bytes)));
         }
     }
 }
