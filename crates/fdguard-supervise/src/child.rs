@@ -167,13 +167,7 @@ impl Bounded {
         if self.is_gone {
             return;
         }
-        wants.read(self.tree.fd());
-        if let Some(program_end) = self.tree.program_end() {
-            wants.read(program_end);
-        }
-        if let Some(look) = self.tree.deadline() {
-            wants.until(look);
-        }
+        wants.tree(&self.tree);
         if let Some(output) = &self.output {
             wants.read(output.as_fd());
         }

@@ -11,6 +11,7 @@ pub mod drain;
 pub mod event;
 pub mod evidence;
 pub mod health;
+mod http_head;
 pub mod inject;
 pub mod limit;
 pub mod meter;

@@ -50,12 +50,8 @@ impl Service<'_> {
 
     /// Reads events from the keeper.
     pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
-        let heard = |run: &Run| {
-            let is_due = run.tree.deadline().is_some_and(|at| at <= cx.now);
-            let has_ended = run.tree.program_end().is_some_and(|end| ready.has(end));
-            is_due || has_ended || ready.has(run.tree.fd())
-        };
-        if !self.run.as_ref().is_some_and(heard) {
+        let has_news = |run: &Run| ready.has_tree(&run.tree, cx.now);
+        if !self.run.as_ref().is_some_and(has_news) {
             return;
         }
         while let Some(told) = self.run.as_mut().and_then(|run| run.tree.told()) {

@@ -292,12 +292,8 @@ impl<'p> Service<'p> {
             wants.hang_up(fd);
         }
         let Some(run) = &self.run else { return };
-        wants.read(run.tree.fd());
-        if let Some(program_end) = run.tree.program_end() {
-            wants.read(program_end);
-        }
+        wants.tree(&run.tree);
         let moments = [
-            run.tree.deadline(),
             run.ready_until,
             run.watchdog.map(|(_, until)| until),
             run.settle.map(|settle| settle.next),
