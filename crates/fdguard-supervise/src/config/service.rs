@@ -17,11 +17,10 @@ use super::value::{ConfigMistake, ValueSource, Values};
 use crate::budget::{self, Budget};
 use crate::drain;
 use crate::health::CheckSpec;
+use crate::lifecycle::{RemedySettings, RestartPolicy, RestartWhen};
 use crate::limit::LimitRequest;
 use crate::output::OutputSpec;
-use crate::policy::{self, RestartWhen};
 use crate::port::PortPolicy;
-use crate::remedy::RemedySettings;
 use crate::unit;
 
 /// One service.
@@ -40,7 +39,7 @@ pub struct ServiceConfig {
     /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// When it is restarted.
-    pub policy: policy::RestartPolicy,
+    pub policy: RestartPolicy,
     /// How it is stopped.
     pub stop: StopPlan,
     /// What to do with a remaining child that has a listening socket.
@@ -172,8 +171,8 @@ impl ServiceConfig {
     }
 }
 
-fn restarts(reader: Reader<'_>) -> Result<policy::RestartPolicy, ConfigMistake> {
-    Ok(policy::RestartPolicy {
+fn restarts(reader: Reader<'_>) -> Result<RestartPolicy, ConfigMistake> {
+    Ok(RestartPolicy {
         restart: reader.one("restart")?,
         stop_on: reader.all("stop_on", |text| {
             text.parse()

@@ -8,6 +8,7 @@ use super::{Supervisor, pages};
 use crate::config::{self, RunSettings};
 use crate::event::LogEvent;
 use crate::input_file;
+use crate::lifecycle::Request;
 use crate::service::Service;
 
 /// Services by the effect of a reload.
@@ -107,9 +108,9 @@ impl<'p> Supervisor<'p> {
         }
         all.append(&mut staying);
         self.services = all;
-        self.each(|service, _, _| {
+        self.each(|service, cx, _| {
             if service.is_removed {
-                service.stop();
+                service.ask(Request::Stop, cx);
             }
         });
         self.sockets.keep_only(&fresh.services);
@@ -139,12 +140,12 @@ impl<'p> Supervisor<'p> {
 
     fn renew(&mut self, name: &str, fresh: Service<'p>) {
         let mut fresh = Some(fresh);
-        self.each(|service, _, _| {
+        self.each(|service, cx, _| {
             if service.name() == name
                 && !service.is_removed
                 && let Some(fresh) = fresh.take()
             {
-                service.renew(fresh);
+                service.renew(fresh, cx);
             }
         });
     }
