@@ -111,6 +111,10 @@ impl World {
             let input = inputs.remove(0);
             let was_final = self.life.state().is_final();
             let is_reload = matches!(input, Input::Asked(Request::Reload(_)));
+            if is_reload {
+                // What happened before does not count any more.
+                self.remedy_ended = None;
+            }
             let actions = self.life.step(self.now, input);
             assert!(
                 !was_final || is_reload || actions.is_empty(),
@@ -209,7 +213,7 @@ impl World {
     }
 
     /// State and world agree.
-    fn check(&self) {
+    fn check(&mut self) {
         let state = self.life.state();
         let run = match state {
             State::Starting | State::Ready | State::Draining => Some(false),
@@ -219,7 +223,10 @@ impl World {
         assert_eq!(self.run, run, "{state:?}");
         assert_eq!(self.drain, state == State::Draining);
         assert_eq!(self.evidence, self.life.waits_for_evidence().is_some());
-        assert_eq!(self.not_before.is_some(), state == State::BackingOff);
+        match state {
+            State::BackingOff => assert!(self.not_before.is_some()),
+            _ => self.not_before = None,
+        }
         if state.is_final() {
             assert_eq!(self.life.deadline(), None);
             assert!(state == State::Stopped || self.life.outcome().is_some());
