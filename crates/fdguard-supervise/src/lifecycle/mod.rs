@@ -25,7 +25,7 @@ use fdguard_process::tree::Exit;
 
 use crate::config::Background;
 use policy::{EndCause, NextStep, RestartHistory};
-use remedy::Remedy;
+use remedy::{Remedy, URGENT};
 
 pub(crate) use input::{Action, Input, LeftProcesses, Notice, Request, RunEnd, Unhealthy};
 pub use input::{Again, Breach, DrainResult, Instance, RemedyNotice, RestartProof};
@@ -217,7 +217,7 @@ impl Lifecycle {
             Input::Adopted(instance) => self.adopted(now, instance),
             Input::Exited { end, chance } => self.exited(now, end, chance),
             Input::Breached(breach) => self.breached(now, breach),
-            Input::Urgent => self.evidence_is_urgent(now),
+            Input::Urgent => self.give_up_evidence(now, URGENT),
             Input::Cleared(what) => self.cleared(&what),
             Input::EvidenceDone(outcome) => self.evidence_done(now, outcome),
             Input::Drained(how) => self.drained(now, how),

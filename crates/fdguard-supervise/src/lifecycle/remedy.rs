@@ -17,7 +17,7 @@ use crate::budget::Measure;
 use crate::report;
 
 /// Why there is no evidence for a breach that could not wait for it.
-const URGENT: &str = "skipped because the budget is far exceeded";
+pub(super) const URGENT: &str = "skipped because the budget is far exceeded";
 
 /// The remedies of one service.
 #[derive(Debug)]
@@ -255,11 +255,7 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn evidence_is_urgent(&mut self, now: Instant) {
-        self.give_up_evidence(now, URGENT);
-    }
-
-    fn give_up_evidence(&mut self, now: Instant, why: &str) {
+    pub(super) fn give_up_evidence(&mut self, now: Instant, why: &str) {
         if self.remedy.stage() == Some(Stage::Evidence) {
             self.act(Action::StopEvidence);
             self.evidence_done(now, Err(why.to_owned()));

@@ -21,5 +21,6 @@ pub mod sarif;
 pub mod state_line;
 pub mod style;
 pub mod table;
+#[cfg(feature = "trace")]
 pub mod trace;
 pub(crate) mod wrap;

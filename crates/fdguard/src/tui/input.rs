@@ -30,6 +30,7 @@ pub(super) fn next(timeout: Duration, ended: &EndSignal) -> io::Result<Option<In
 }
 
 /// The same if another part of the program handles signals.
+#[cfg(feature = "trace")]
 pub(super) fn next_alone(timeout: Duration) -> io::Result<Option<Input>> {
     next_unless(timeout, || false)
 }

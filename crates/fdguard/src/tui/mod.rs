@@ -18,6 +18,7 @@ mod order;
 mod run;
 mod terminal;
 mod theme;
+#[cfg(feature = "trace")]
 pub mod trace;
 mod view;
 pub mod watch;
