@@ -19,11 +19,10 @@ use super::value::Values;
 use crate::budget::{self, Budget};
 use crate::drain;
 use crate::health::CheckSpec;
+use crate::lifecycle::{RemedySettings, RestartPolicy, RestartWhen};
 use crate::limit::LimitRequest;
 use crate::output::OutputSpec;
-use crate::policy::{self, RestartWhen};
 use crate::port::PortPolicy;
-use crate::remedy::RemedySettings;
 
 /// One service.
 #[derive(Clone, Debug)]
@@ -41,7 +40,7 @@ pub struct ServiceConfig {
     /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// When it is restarted.
-    pub policy: policy::RestartPolicy,
+    pub policy: RestartPolicy,
     /// How it is stopped.
     pub stop: StopPlan,
     /// What to do with a remaining child that has a listening socket.
@@ -173,8 +172,8 @@ impl ServiceConfig {
     }
 }
 
-fn restarts(reader: Reader<'_>) -> Result<policy::RestartPolicy, ConfigMistake> {
-    Ok(policy::RestartPolicy {
+fn restarts(reader: Reader<'_>) -> Result<RestartPolicy, ConfigMistake> {
+    Ok(RestartPolicy {
         restart: reader.one("restart")?,
         stop_on: reader.all("stop_on", |text| {
             text.parse()

@@ -1,12 +1,15 @@
-//! The bounds of a remedy.
+//! The settings of a lifecycle, and the bounds of its remedies.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::policy::RestartPolicy;
+use crate::config::{Background, ServiceConfig};
+
 /// The longest drain.
-pub(super) const LONGEST_DRAIN: Duration = Duration::from_secs(300);
+const LONGEST_DRAIN: Duration = Duration::from_secs(300);
 /// The longest time for evidence.
 const LONGEST_EVIDENCE: Duration = Duration::from_secs(30);
 /// The shortest time that is worthwhile: a snapshot and a short watch.
@@ -17,6 +20,33 @@ const LEAST_AGAIN: Duration = Duration::from_secs(60);
 const TIMES_DOWN: u32 = 5;
 /// After this many times that period without a breach, a breach is a new one.
 pub(super) const CALM: u32 = 10;
+
+/// What decides about a service.
+#[derive(Clone, Debug)]
+pub(crate) struct LifecycleSettings {
+    pub(crate) policy: RestartPolicy,
+    pub(crate) remedy: RemedySettings,
+    pub(crate) background: Background,
+    /// From the request to stop to the kill.
+    pub(crate) grace: Duration,
+    /// Whether fdguard ends with the program.
+    pub(crate) once: bool,
+    /// Whether a supervisor restarts fdguard.
+    pub(crate) is_supervised: bool,
+}
+
+impl LifecycleSettings {
+    pub(crate) fn new(service: &ServiceConfig, once: bool, is_supervised: bool) -> Self {
+        Self {
+            policy: service.policy.clone(),
+            remedy: service.relief.bounded(),
+            background: service.background,
+            grace: service.stop.grace,
+            once,
+            is_supervised,
+        }
+    }
+}
 
 /// The settings of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

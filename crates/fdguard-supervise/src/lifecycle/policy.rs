@@ -110,7 +110,7 @@ pub struct RestartPolicy {
 
 /// Why a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndCause {
+pub(crate) enum EndCause {
     /// It exited by itself.
     Itself,
     /// It was stopped: not ready in time, or no longer healthy.
@@ -121,7 +121,7 @@ pub enum EndCause {
 
 /// What follows an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextStep {
+pub(crate) enum NextStep {
     /// Another start, at this moment.
     Start {
         /// The moment; the exit's own for "at once".
@@ -135,7 +135,7 @@ pub enum NextStep {
 
 /// Why a service stays down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Halt {
+pub(crate) enum Halt {
     /// It failed, and must not be restarted.
     Never,
     /// It exited with one of the statuses of `stop_on`.
@@ -167,7 +167,7 @@ const QUICK: u32 = 4;
 
 /// The history of a service's runs.
 #[derive(Clone, Debug, Default)]
-pub struct RestartHistory {
+pub(super) struct RestartHistory {
     started: Option<Instant>,
     /// Quarters of doublings.
     quarters: u32,
@@ -176,12 +176,12 @@ pub struct RestartHistory {
 
 impl RestartHistory {
     /// A run began.
-    pub fn started(&mut self, now: Instant) {
+    pub(super) fn started(&mut self, now: Instant) {
         self.started = Some(now);
     }
 
     /// A run is over. `chance` is from 0 to 1: services that fail together do not restart together.
-    pub fn ended(
+    pub(super) fn ended(
         &mut self,
         policy: &RestartPolicy,
         now: Instant,
@@ -223,12 +223,12 @@ impl RestartHistory {
 
     /// Whether it recently had a short run.
     #[must_use]
-    pub fn is_troubled(&self) -> bool {
+    pub(super) fn is_troubled(&self) -> bool {
         self.quarters >= QUICK
     }
 
     /// Clears the history: a fresh start was requested.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.quarters = 0;
         self.quick.clear();
     }

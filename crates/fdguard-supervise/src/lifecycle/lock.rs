@@ -14,8 +14,7 @@ impl RemedyLock {
     }
 
     /// Whether a remedy is in progress.
-    #[must_use]
-    pub fn is_taken(&self) -> bool {
+    pub(super) fn is_taken(&self) -> bool {
         self.0.get()
     }
 }
