@@ -18,10 +18,10 @@ mod stories;
 #[cfg(test)]
 mod tests;
 
-use fdguard_proc::ProcKey;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use fdguard_proc::ProcKey;
 use fdguard_process::tree::Exit;
 
 use crate::config::Background;

@@ -5,8 +5,9 @@
 //! progress ([`RemedyLock`]). And it never loops: if a budget is breached again at once, a restart
 //! cannot help, and the service is left alone with an explanation.
 
-use fdguard_proc::ProcKey;
 use std::time::{Duration, Instant};
+
+use fdguard_proc::ProcKey;
 
 use super::input::{Action, Again, Breach, DrainResult, Notice, RemedyNotice, RestartProof};
 use super::lock::{RemedyLock, Ticket};

@@ -1,6 +1,6 @@
-use fdguard_proc::ProcKey;
 use std::time::{Duration, Instant};
 
+use fdguard_proc::ProcKey;
 use fdguard_process::tree::Exit;
 
 use super::{

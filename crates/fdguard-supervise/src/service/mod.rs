@@ -5,10 +5,8 @@
 //! [`Budgets`] its usage, [`Steps`] evidence and drain. What they find is an input of the
 //! [`Lifecycle`], which decides; the actions are performed here. None of this blocks.
 
-use fdguard_proc::ProcKey;
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::snapshot::Limits;
 use fdguard_probe::Probe;
+use fdguard_proc::ProcKey;
 use fdguard_process::listen::ListenAddress;
 use fdguard_process::plan::{FIRST_HANDED, InheritedFd};
+use fdguard_process::random;
 use fdguard_process::reserve::Reserve;
 use fdguard_process::tree::StopPlan;
 use rustix::process::Signal;
@@ -452,7 +452,8 @@ fn instance(pid: u32) -> Option<ProcKey> {
 
 /// A random number from 0 to 1.
 fn chance() -> f64 {
-    let random = std::hash::RandomState::new().build_hasher().finish();
+    // Without random bytes the delay is in the middle of its range.
+    let random = random::bytes().map_or(u64::MAX >> 1, u64::from_ne_bytes);
     #[expect(clippy::cast_precision_loss, reason = "a chance needs no 64 bits")]
     let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
     share
