@@ -19,6 +19,7 @@ pub mod own_limit;
 pub mod parent;
 pub mod plan;
 pub mod pty;
+pub mod random;
 pub mod reserve;
 pub mod run_id;
 pub mod signals;

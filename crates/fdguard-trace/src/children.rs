@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use fdguard_core::blame;
 use fdguard_core::children::finding::{ChildPile, is_same_line};
 use fdguard_core::children::{ChildSite, ChildStart, ChildState, Children, arrival};
 use fdguard_core::dependency_path::through;
 use fdguard_core::event::{StackId, Tid};
 use fdguard_core::origin::{Origin, Stack};
-use fdguard_core::proof::own;
 use fdguard_core::{Text, TraceKey};
 use fdguard_proc::process::stat;
 use fdguard_proc::stat::ProcStat;
@@ -164,7 +164,7 @@ impl ChildWatch {
         let lines = by_line(piles, name).into_iter().map(|(pile, _)| pile);
         // What a shell or another installed program starts is not for its user to repair.
         lines
-            .filter(|pile| own::is_programs(&pile.origin.stack))
+            .filter(|pile| blame::is_programs(&pile.origin.stack))
             .collect()
     }
 
@@ -192,7 +192,7 @@ impl ChildWatch {
                 break;
             };
             let stack = start.stack.map(&mut name).unwrap_or_default();
-            let is_own = own::is_programs(&stack);
+            let is_own = blame::is_programs(&stack);
             let origin = origin(stack, (Some(start.thread), 1, 1, 0), None);
             if is_own {
                 return Some(origin);
@@ -272,7 +272,7 @@ fn pile(site: &ChildSite, stack: Stack) -> ChildPile {
 fn origin(stack: Stack, counts: (Option<Tid>, u64, u64, u64), age: Option<f64>) -> Origin {
     let (thread, live, opened, closed) = counts;
     Origin {
-        culprit: own::culprit(&stack),
+        culprit: blame::blamed(&stack),
         leaking_caller: None,
         through: through(&stack),
         partly: false,

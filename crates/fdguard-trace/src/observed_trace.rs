@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use fdguard_core::Gap;
-use fdguard_core::hazard::Hazard;
 use fdguard_proc::cmdline::arguments;
 use fdguard_proc::environ;
 use fdguard_proc::maps::{mappings, unescaped};
 use fdguard_proc::process::{children, name, stat};
 
+use crate::preload::PreloadSource;
 use crate::program::TracedProgram;
-use crate::symbol::Symbols;
-use crate::table::{ProcessTable, ProcessTables};
-use crate::{BlindReason, Error, listener, trace_dir};
+use crate::session::TraceSession;
+use crate::source::TraceSource as _;
+use crate::{BlindReason, Error, trace_dir};
 
 /// The variable with the directory that the library writes to.
 pub(crate) const VARIABLE: &str = "FDGUARD_TRACE_DIR";
@@ -61,24 +60,10 @@ impl ObservedTrace {
         self.pid
     }
 
-    /// The program that one of its processes without a table is running.
+    /// Reads what its processes recorded, without disturbing it.
     #[must_use]
-    pub fn became(&self, pid: u32) -> UntracedProgram {
-        UntracedProgram::from_pid(pid)
-    }
-
-    /// What its processes recorded so far. Those that are another program by now have no table.
-    pub fn tables(&self) -> Result<ProcessTables, Error> {
-        let mut tables = ProcessTables::read(&self.dir)?;
-        tables.outlive(&outlived(&tables));
-        Ok(tables)
-    }
-
-    /// The hazards that its processes' latest events prove: as many as their rings still hold. The
-    /// fdguard that launched the trace has read all of them; this is for later observers.
-    #[must_use]
-    pub fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
-        listener::recent(&self.dir, symbols)
+    pub fn session(&self) -> TraceSession {
+        TraceSession::observe(PreloadSource::foreign(&self.dir), self.pid)
     }
 
     /// The running processes of the trace, the one that it is about first. Orphans are included,
@@ -86,8 +71,8 @@ impl ObservedTrace {
     pub fn pids(&self) -> Result<Vec<u32>, Error> {
         let mut pids = vec![self.pid];
         if self.is_whole {
-            let tables = ProcessTables::read(&self.dir)?;
-            let others: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
+            let keys = PreloadSource::foreign(&self.dir).processes()?;
+            let others: BTreeSet<u32> = keys.into_iter().map(|key| key.0).collect();
             let running = others.into_iter().filter(|pid| is_alive(*pid));
             // A pid may belong to another process by now.
             let ours = |pid: &u32| dir_of(*pid).ok().flatten().as_ref() == Some(&self.dir);
@@ -134,25 +119,6 @@ fn children_of_tracer(pid: u32) -> Vec<u32> {
 
 fn parent_of(pid: u32) -> Option<u32> {
     stat(pid, |stat| stat.ppid).ok()
-}
-
-/// Tables whose process has become another program since: then fdguard's file is no longer mapped.
-pub(crate) fn outlived(tables: &ProcessTables) -> BTreeSet<(u32, u64)> {
-    let pids: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
-    let latest = pids.into_iter().filter_map(|pid| tables.table_of(pid));
-    let gone = latest.filter(|table| is_another(table));
-    gone.map(|table| (table.pid, table.began)).collect()
-}
-
-fn is_another(table: &ProcessTable) -> bool {
-    let name = table.name().as_bytes();
-    let is_absent = || {
-        let maps = std::fs::read(format!("/proc/{}/maps", table.pid)).unwrap_or_default();
-        // An ended process has no maps, and if the maps cannot be read, the table is trusted.
-        !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
-    };
-    // A process that ends during the read yields a part; the second read yields nothing.
-    is_absent() && is_absent()
 }
 
 /// A program that runs without the library.

@@ -11,6 +11,7 @@ use fdguard_core::log_event::LogEvent;
 use fdguard_files::registry::{Claim, Kind, NewRow, Owner, Registry, RowChange, RowEnd};
 use fdguard_proc::ProcessId;
 use fdguard_proc::process::Liveness;
+use fdguard_process::random;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,8 +19,8 @@ use serde::Serialize;
 use super::Events;
 use super::entry::{Entry, word};
 use super::reconcile::{self, ReconcileOutcome};
+use crate::Error;
 use crate::receipt::{Receipt, SessionEndReason};
-use crate::{Error, random};
 
 /// Older ended entries are removed.
 const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -64,7 +65,7 @@ impl Record {
                 .map_err(Error::io("cannot create the state directory"))?;
             let own =
                 ProcessId::current().map_err(Error::io("cannot read the host's own process"))?;
-            let name = format!("host-{}", random::id()?);
+            let name = format!("host-{}", random::id().map_err(Error::random)?);
             let registry = Registry::open(&dir.join(FILE))?;
             let mut new = NewRow::now(name.as_str(), Kind::Host);
             new.process = Some(own);

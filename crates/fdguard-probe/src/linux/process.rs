@@ -1,13 +1,11 @@
-//! A process and its children.
+//! A process: its small files, and how to find it.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fdguard_core::snapshot::{Cohort, Limits, Process};
+use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::{Pid, Text};
-use fdguard_proc::{
-    cgroup, children, cmdline, limits, stat::ProcStat, status::ProcStatus, system_stat,
-};
+use fdguard_proc::{cgroup, cmdline, limits, stat::ProcStat, status::ProcStatus, system_stat};
 use jiff::Timestamp;
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -24,23 +22,6 @@ pub(super) struct Basics {
     pub(super) process: Process,
     pub(super) limits: Limits,
     pub(super) table_size: Option<u64>,
-}
-
-/// A child by its command, and whether it is a zombie.
-pub(super) type Child = (Text, bool);
-
-/// The children of every process.
-pub(super) type Families = HashMap<Pid, Vec<Child>>;
-
-impl Basics {
-    /// Adds the children, if they are known.
-    pub(super) fn adopt(&mut self, children: Option<Vec<Child>>) {
-        let Some(children) = children else { return };
-        let zombies = children.iter().filter(|(_, zombie)| *zombie).count();
-        self.process.children = Some(children.len() as u64);
-        self.process.zombies = Some(zombies as u64);
-        self.process.cohorts = cohorts(children);
-    }
 }
 
 impl Probe {
@@ -135,58 +116,6 @@ impl Probe {
         Timestamp::from_millisecond(milliseconds).ok()
     }
 
-    /// The children of one process by its threads' own lists; absent on kernels without them.
-    pub(super) fn children(&self, pid: Pid, start_ticks: Option<u64>) -> Option<Vec<Child>> {
-        let tasks = files::open_dir_at(&self.proc, format!("{pid}/task")).ok()?;
-        let mut found = Vec::new();
-        for task in files::numbers(tasks.as_fd()).ok()? {
-            let list = match files::read(&tasks, format!("{task}/children")) {
-                Ok(list) => list,
-                // A thread that exited has left its children to another one.
-                Err(error) if files::is_gone(error) && task_exists(tasks.as_fd(), task) => {
-                    return None;
-                }
-                Err(_) => continue,
-            };
-            let pids = children::pids(&list).into_iter();
-            found.extend(pids.filter_map(|child| self.name_and_state(child)));
-        }
-        // Children of another process are not an answer: the pid may have been reused since.
-        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        let same = ProcStat::parse(&bytes)?.start_ticks;
-        (Some(same) == start_ticks).then_some(found)
-    }
-
-    fn name_and_state(&self, pid: Pid) -> Option<Child> {
-        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        let stat = ProcStat::parse(&bytes)?;
-        Some((Text::from(stat.comm), stat.is_zombie()))
-    }
-
-    /// The children of each process: of those that were read, and by reading each of the others.
-    pub(super) fn families(&self, all: &[Pid], read: &HashMap<Pid, &Process>) -> Families {
-        let mut families = Families::new();
-        let mut buffer = Vec::new();
-        for pid in all {
-            if let Some(process) = read.get(pid) {
-                let child = (process.comm.clone(), false);
-                families
-                    .entry(process.ppid.unwrap_or(0))
-                    .or_default()
-                    .push(child);
-                continue;
-            }
-            let Ok(bytes) = files::read_into(&self.proc, format!("{pid}/stat"), &mut buffer) else {
-                continue;
-            };
-            if let Some(stat) = ProcStat::parse(bytes) {
-                let child = (Text::from(stat.comm), stat.is_zombie());
-                families.entry(stat.ppid).or_default().push(child);
-            }
-        }
-        families
-    }
-
     /// Every process, ascending.
     pub fn pids(&self) -> Result<Vec<Pid>, Error> {
         let listing =
@@ -246,22 +175,6 @@ impl Probe {
         }
         Ok(tree)
     }
-
-    /// Whether the process at this pid is still the one that started then.
-    pub(super) fn is_alive(&self, pid: Pid) -> Option<(bool, Text)> {
-        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        let stat = ProcStat::parse(&bytes)?;
-        Some((!stat.is_zombie(), Text::from(stat.comm)))
-    }
-}
-
-fn task_exists(tasks: BorrowedFd<'_>, task: u32) -> bool {
-    rustix::fs::statat(
-        tasks,
-        rustix::path::DecInt::new(task),
-        rustix::fs::AtFlags::empty(),
-    )
-    .is_ok()
 }
 
 /// The error of a file of a process: the process has exited, or the system error.
@@ -275,29 +188,6 @@ pub(super) fn gone_or(pid: Pid, file: &str, error: Errno) -> Error {
 
 fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
-}
-
-fn cohorts(children: Vec<(Text, bool)>) -> Vec<Cohort> {
-    let mut groups: HashMap<Text, (u64, u64)> = HashMap::new();
-    for (command, zombie) in children {
-        let group = groups.entry(command).or_default();
-        group.0 += 1;
-        group.1 += u64::from(zombie);
-    }
-    let mut list: Vec<Cohort> = groups
-        .into_iter()
-        .map(|(command, (count, zombies))| Cohort {
-            command,
-            count,
-            zombies,
-        })
-        .collect();
-    list.sort_by(|a, b| {
-        b.count
-            .cmp(&a.count)
-            .then_with(|| a.command.cmp(&b.command))
-    });
-    list
 }
 
 #[cfg(test)]

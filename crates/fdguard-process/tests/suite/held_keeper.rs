@@ -20,6 +20,8 @@ const GENTLY: StopPlan = StopPlan {
     signal: libc::SIGTERM,
     grace: Duration::from_millis(50),
 };
+/// Seven seconds, on the busiest machine.
+const IN_TIME: Duration = Duration::from_secs(20);
 const ROLE: &str = "FDGUARD_TEST_HELD";
 
 /// A program that holds a keeper as soon as the test lets it start.
@@ -67,16 +69,35 @@ fn over(tree: &mut Tree) -> Option<u32> {
     }
 }
 
+fn options(keep_pidfd: bool) -> Options<'static> {
+    Options {
+        keep_pidfd,
+        ..Options::default()
+    }
+}
+
 #[test]
 fn a_tree_that_stops_its_keeper_again_and_again_ends_in_time() {
-    for stop in [GENTLY, AT_ONCE] {
+    for (stop, keep_pidfd) in [(GENTLY, true), (AT_ONCE, true), (GENTLY, false)] {
         let token = token();
-        let mut tree = held(&token, "stop", Options::default()).unwrap();
+        let mut tree = held(&token, "stop", options(keep_pidfd)).unwrap();
         assert_eq!(alive(&token).len(), 2);
+        let asked = Instant::now();
         tree.stop(stop);
         assert_eq!(over(&mut tree), Some(0));
+        assert!(asked.elapsed() < IN_TIME, "{:?}", asked.elapsed());
         assert_eq!(alive(&token), [0; 0]);
     }
+}
+
+/// It continues the keeper until that has read the request.
+#[test]
+fn a_signal_passes_a_keeper_that_is_stopped_again_and_again() {
+    let token = token();
+    let mut tree = held(&token, "stop", options(false)).unwrap();
+    tree.signal(libc::SIGKILL);
+    let exit = Exit::Signal(libc::SIGKILL);
+    assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 1 });
 }
 
 #[test]
@@ -94,7 +115,10 @@ fn a_tree_that_traces_its_keeper_ends_in_time() {
 fn a_dropped_tree_that_holds_its_keeper_is_gone_when_the_drop_returns() {
     for how in ["once", "stop", "trace"] {
         let token = token();
-        drop(held(&token, how, Options::default()));
+        let tree = held(&token, how, Options::default());
+        let dropped = Instant::now();
+        drop(tree);
+        assert!(dropped.elapsed() < IN_TIME, "{:?}", dropped.elapsed());
         assert_eq!(alive(&token), [0; 0], "{how}");
     }
 }
@@ -125,12 +149,8 @@ fn a_keeper_that_a_stranger_holds_does_not_keep_its_tree_alive() {
 #[test]
 fn a_stopped_keeper_does_not_hide_the_end_of_the_program() {
     for keep_pidfd in [true, false] {
-        let options = Options {
-            keep_pidfd,
-            ..Options::default()
-        };
         let token = token();
-        let mut tree = held(&token, "end", options).unwrap();
+        let mut tree = held(&token, "end", options(keep_pidfd)).unwrap();
         let exit = Exit::Code(3);
         assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 1 });
         tree.stop(AT_ONCE);

@@ -5,15 +5,15 @@ use std::time::Instant;
 use fdguard_proc::process::name;
 use fdguard_proc::status::{number_of, resident};
 
-use super::{Service, State};
+use super::Service;
 use crate::budget::{HighestFd, ProcessReading};
-use crate::health;
+use crate::lifecycle::State;
 use crate::metrics;
 use crate::supervisor::ago;
 
 impl Service<'_> {
     pub(crate) fn shown(&self, now: Instant) -> metrics::ServiceMetrics {
-        let reading = self.thrift.reading.as_ref();
+        let reading = self.budgets.reading.as_ref();
         let processes = reading.map(|reading| &reading.processes[..]);
         let zombies = reading.and_then(|reading| reading.zombies.seen().copied());
         let mut processes: Vec<metrics::ProcessMetrics> =
@@ -21,7 +21,6 @@ impl Service<'_> {
         if let Some(first) = processes.first_mut() {
             first.zombies = zombies;
         }
-        let states = self.checks.iter().map(health::HealthCheck::state);
         metrics::ServiceMetrics {
             name: self.name().to_owned(),
             processes: if self.run.is_some() {
@@ -31,36 +30,20 @@ impl Service<'_> {
             },
             up_since: self.uptime(now).and_then(ago),
             ready: self
-                .ready
-                .as_ref()
-                .map(|_| matches!(self.state, State::Ready | State::Draining)),
-            healthy: all_well(states),
+                .health
+                .has_readiness()
+                .then(|| matches!(self.lifecycle.state(), State::Ready | State::Draining)),
+            healthy: self.health.is_well(),
             reason: None,
-            restarts: self.reasons.clone(),
-            breaches: self.thrift.breaches,
-            last_breach: self.thrift.last_breach,
-            eta: self.time_left(),
+            restarts: self.lifecycle.reasons().clone(),
+            breaches: self.budgets.breaches,
+            last_breach: self.budgets.last_breach,
+            eta: self.budgets.time_left(),
             survivors: self.killed,
-            lines_dropped: self
-                .output
-                .as_ref()
-                .map_or(0, |output| output.dropped().lines),
-            targets: self.thrift.targets(),
+            lines_dropped: self.output.lines_dropped(),
+            targets: self.budgets.targets(),
         }
     }
-}
-
-/// Absent without checks, and before the first result.
-fn all_well(states: impl Iterator<Item = health::HealthState>) -> Option<bool> {
-    let mut well = None;
-    for state in states {
-        match state {
-            health::HealthState::Failing => return Some(false),
-            health::HealthState::Healthy => well = Some(true),
-            health::HealthState::Unknown => {}
-        }
-    }
-    well
 }
 
 fn process(seen: &ProcessReading) -> metrics::ProcessMetrics {

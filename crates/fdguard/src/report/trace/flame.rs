@@ -3,7 +3,9 @@
 
 use fdguard_core::origin::{Culprit, Frame, Language};
 
-use super::{TraceReport, name};
+use fdguard_diagnose::trace::TraceReport;
+
+use super::name;
 use crate::report::table::counted;
 use crate::terminal::sanitize_str;
 
@@ -58,7 +60,7 @@ impl FlameNode {
     #[must_use]
     pub fn describe(&self, whole: u64) -> String {
         let share = 100.0 * share(self.live, whole);
-        let count = counted(self.live, "descriptor", "descriptors");
+        let count = counted(self.live, "descriptor");
         let language = self
             .language
             .map(name::language)

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{TraceReport, name};
+use fdguard_diagnose::trace::TraceReport;
+
+use super::name;
 use crate::terminal::sanitize_str;
 
 /// What is still open, a line for each stack, sorted by name.

@@ -9,12 +9,13 @@ use std::io::Write as _;
 
 use fdguard_core::Class;
 use fdguard_core::origin::Frame;
+use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::CallPath;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::name;
 use super::protobuf::Message;
-use super::{ProcessSites, TraceReport, name};
 use crate::report::table::class_name;
 use crate::terminal::{sanitize, sanitize_str};
 

@@ -1,7 +1,7 @@
 //! The terminal view of `trace`: the sites that grow now.
 //!
 //! [`TraceViewState`] is what the user chose; [`draw`] shows it with the rows of the last look,
-//! [`run`] is the loop around both. The caller supplies the looks, through [`TraceSource`].
+//! [`run`] is the loop around both. The caller supplies the looks, through [`SiteFeed`].
 
 mod draw;
 mod run;
@@ -12,7 +12,7 @@ mod state;
 mod tests;
 
 pub use draw::draw;
-pub use run::{DrawTarget, TraceSource, TraceViewOutcome, has_terminal, run};
+pub use run::{DrawTarget, SiteFeed, TraceViewOutcome, has_terminal, run};
 pub use state::TraceViewState;
 
 /// A site as displayed; every text is safe for a terminal.

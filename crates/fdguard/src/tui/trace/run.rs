@@ -3,6 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 
@@ -13,10 +14,9 @@ use super::{SiteRow, TraceHeadline};
 use crate::tui::end_signal::EndSignal;
 use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
-use crate::watching::WatchProgress;
 
 /// Supplies samples and keeps the sites.
-pub trait TraceSource {
+pub trait SiteFeed {
     /// Looks if it is time. Blocks at most until `deadline`, so that keys are handled.
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
 
@@ -62,7 +62,7 @@ pub fn has_terminal() -> bool {
 
 /// Shows the sites until the watch ends or the user quits, and always restores the terminal.
 pub fn run(
-    source: &mut dyn TraceSource,
+    source: &mut dyn SiteFeed,
     place: DrawTarget,
     colour: bool,
 ) -> anyhow::Result<TraceViewOutcome> {
@@ -87,7 +87,7 @@ pub fn run(
 /// The loop itself, on any screen and any source of keys.
 pub(super) fn show<B: Backend>(
     terminal: &mut Terminal<B>,
-    source: &mut dyn TraceSource,
+    source: &mut dyn SiteFeed,
     colour: bool,
     mut next: impl FnMut() -> io::Result<Option<Input>>,
 ) -> anyhow::Result<TraceViewOutcome> {

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::run::show;
 use super::state::TraceViewState;
-use super::{SiteRow, TraceHeadline, TraceSource, TraceViewOutcome, draw};
+use super::{SiteFeed, SiteRow, TraceHeadline, TraceViewOutcome, draw};
 use crate::tui::input::Input;
-use crate::watching::WatchProgress;
 
 fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> SiteRow {
     SiteRow {
@@ -117,7 +117,7 @@ struct Played {
     looks: u32,
 }
 
-impl TraceSource for Played {
+impl SiteFeed for Played {
     fn advance(&mut self, _: Instant) -> anyhow::Result<WatchProgress> {
         self.looks += 1;
         Ok(if self.looks > 20 {
