@@ -115,7 +115,7 @@ pub fn hides_processes(bytes: &[u8], place: &[u8]) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{hides_processes, mounts, unescaped};
+    use super::{MountEntry, hides_processes, mounts, unescaped};
 
     #[test]
     fn local_file_systems_are_told_from_remote_ones() {
@@ -124,7 +124,7 @@ mod tests {
             40 27 0:50 / /mnt rw - nfs4 server:/x rw\n\
             25 24 0:23 / /dev/shm rw,relatime - tmpfs tmpfs rw\n";
         let local: Vec<_> = mounts(text)
-            .filter(|mount| mount.is_local())
+            .filter(MountEntry::is_local)
             .map(|mount| mount.id)
             .collect();
         assert_eq!(local, [27, 25]);

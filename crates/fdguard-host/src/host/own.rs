@@ -3,6 +3,7 @@
 use std::fs;
 
 use fdguard_proc::process;
+use fdguard_proc::stat::ProcStat;
 use fdguard_proc::status::number_of;
 
 /// Open descriptors of the host. Counting needs no descriptor, so it works with a full table;
@@ -53,7 +54,8 @@ pub(super) fn children() -> Option<(u64, u64)> {
 }
 
 fn is_zombie(pid: u32) -> bool {
-    process::stat(pid, |stat| stat.is_zombie()).unwrap_or(false)
+    let is_zombie = |stat: &ProcStat<'_>| stat.is_zombie();
+    process::stat(pid, is_zombie).unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -140,10 +140,10 @@ fn gone_hosts(rows: &[RegistryRow]) -> HashSet<ProcessId> {
     let Ok(own) = ProcessId::current() else {
         return HashSet::new();
     };
-    let of_hosts = rows.iter().filter_map(|row| row.host.clone());
+    let of_hosts = rows.iter().filter_map(|row| row.host);
     let own_entries = rows.iter().filter(|row| row.kind == Kind::Host);
     let hosts: HashSet<_> = of_hosts
-        .chain(own_entries.filter_map(|row| row.process.clone()))
+        .chain(own_entries.filter_map(|row| row.process))
         .filter(|host| host.boot == own.boot)
         .collect();
     let is_gone = |host: &ProcessId| host.liveness() == Liveness::Gone;

@@ -68,7 +68,7 @@ impl Record {
             let name = format!("host-{}", random::id().map_err(Error::random)?);
             let registry = Registry::open(&dir.join(FILE))?;
             let mut new = NewRow::now(name.as_str(), Kind::Host);
-            new.process = Some(own.clone());
+            new.process = Some(own);
             registry.add(new)?;
             let process = own;
             Ok(Self {
@@ -87,7 +87,7 @@ impl Record {
     pub(super) async fn add(self: &Arc<Self>, entry: &Entry) {
         let mut new = NewRow::now(entry.id.as_str(), Kind::Session);
         new.client.clone_from(&entry.client);
-        new.host = Some(self.owner.process.clone());
+        new.host = Some(self.owner.process);
         new.started_at = entry.started_at;
         new.process = identity_of(|| entry.session.pid());
         new.keeper = identity_of(|| entry.session.keeper());

@@ -3,6 +3,7 @@
 
 use fdguard_proc::ProcKey;
 use fdguard_proc::process::stat;
+use fdguard_proc::stat::ProcStat;
 use rustix::process::Signal;
 
 use crate::sys;
@@ -24,7 +25,8 @@ impl KeeperProcess {
 
     /// Whether it is currently stopped by a signal or a tracer.
     pub(crate) fn is_held(self) -> bool {
-        stat(self.pid, |stat| stat.is_stopped()).unwrap_or(false) && self.is_there()
+        let is_stopped = |stat: &ProcStat<'_>| stat.is_stopped();
+        stat(self.pid, is_stopped).unwrap_or(false) && self.is_there()
     }
 
     /// Sends it a signal, unless it is gone.

@@ -126,7 +126,7 @@ fn a_registry_of_version_1_is_upgraded_with_its_entries() {
     assert_eq!(registry.get("old").unwrap().unwrap().keeper, None);
     let own = ProcessId::current().unwrap();
     let mut new = session("new");
-    new.keeper = Some(own.clone());
+    new.keeper = Some(own);
     registry.add(new).unwrap();
     assert_eq!(registry.get("new").unwrap().unwrap().keeper, Some(own));
 }

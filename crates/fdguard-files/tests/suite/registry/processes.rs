@@ -159,7 +159,7 @@ fn write_for_ever(registry: &Registry, pid: u32) {
     for number in 0.. {
         let id = format!("{pid}/{number}");
         let new = NewRow {
-            process: Some(own.clone()),
+            process: Some(own),
             ..session(&id)
         };
         registry.add(new).unwrap();

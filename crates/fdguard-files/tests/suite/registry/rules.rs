@@ -21,8 +21,8 @@ fn an_entry_is_read_as_it_was_written() {
     let own = ProcessId::current().unwrap();
     let new = NewRow {
         client: Some("agent 7".to_owned()),
-        process: Some(own.clone()),
-        host: Some(own.clone()),
+        process: Some(own),
+        host: Some(own),
         files: vec![Text::from("/var/log/a.jsonl"), Text::from(&b"\xff\xfe"[..])],
         ..session("s1")
     };
