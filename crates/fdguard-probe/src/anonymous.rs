@@ -3,7 +3,9 @@
 use fdguard_core::detail::{Eventpoll, OtherDetail, Pidfd, Signalfd, WatcherDetail};
 use fdguard_core::{Class, Detail, Text};
 
-use crate::parse::fdinfo::{Fdinfo, PidfdTarget};
+use fdguard_proc::fdinfo::{Fdinfo, PidfdTarget};
+
+use crate::linux::fdinfo_detail;
 
 /// One kind of anonymous inode.
 struct AnonymousKind {
@@ -122,11 +124,11 @@ fn kind_of(class: &Class) -> Option<&'static AnonymousKind> {
 }
 
 fn eventfd(info: &Fdinfo<'_>) -> Detail {
-    Detail::Eventfd(info.eventfd())
+    Detail::Eventfd(fdinfo_detail::eventfd(info))
 }
 
 fn timerfd(info: &Fdinfo<'_>) -> Detail {
-    Detail::Timerfd(Box::new(info.timerfd()))
+    Detail::Timerfd(Box::new(fdinfo_detail::timerfd(info)))
 }
 
 fn signalfd(info: &Fdinfo<'_>) -> Detail {
@@ -135,7 +137,7 @@ fn signalfd(info: &Fdinfo<'_>) -> Detail {
 }
 
 fn io_uring(info: &Fdinfo<'_>) -> Detail {
-    Detail::IoUring(info.io_uring())
+    Detail::IoUring(fdinfo_detail::io_uring(info))
 }
 
 fn eventpoll(info: &Fdinfo<'_>) -> Detail {
@@ -150,7 +152,7 @@ fn eventpoll(info: &Fdinfo<'_>) -> Detail {
 fn watcher(info: &Fdinfo<'_>) -> Detail {
     Detail::Watcher(WatcherDetail {
         watches: info.watches(),
-        inodes: info.watched(),
+        inodes: fdinfo_detail::watched(info),
     })
 }
 
@@ -172,7 +174,7 @@ mod tests {
     use fdguard_core::Class;
 
     use super::{agrees, class_by_name};
-    use crate::parse::fdinfo::Fdinfo;
+    use fdguard_proc::fdinfo::Fdinfo;
 
     #[test]
     fn a_reused_number_does_not_agree() {

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use fdguard_proc::ProcKey;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, send};
 
@@ -26,7 +27,7 @@ use crate::adopt;
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 pub use crate::limits::{EnforcedLimits, LimitMechanism};
-use crate::members::{self, Member};
+use crate::members;
 use crate::plan::Plan;
 use crate::reserve;
 use crate::strays;
@@ -74,7 +75,7 @@ pub struct Tree {
     /// The keeper reported the end of the program.
     main_reported: bool,
     /// The members seen last, in case the keeper is killed.
-    seen: Mutex<Vec<Member>>,
+    seen: Mutex<Vec<ProcKey>>,
     /// Processes that outlived a killed keeper and could not be ended, if known.
     orphans_left: Option<u32>,
 }
@@ -242,7 +243,7 @@ impl Tree {
             return None;
         }
         let is_held = self.keeper.is_held();
-        if is_held && !self.main_reported && !self.program().lives() {
+        if is_held && !self.main_reported && !self.program().is_alive() {
             self.oversight.main_ended(now);
         }
         match self.oversight.step(now, is_held) {
@@ -270,10 +271,10 @@ impl Tree {
         TreeEvent::Lost
     }
 
-    fn program(&self) -> Member {
-        Member {
+    fn program(&self) -> ProcKey {
+        ProcKey {
             pid: self.main,
-            started: self.main_started,
+            start_ticks: self.main_started,
         }
     }
 

@@ -24,4 +24,3 @@ pub mod report;
 mod service;
 pub mod supervisor;
 pub mod trim;
-pub mod unit;

@@ -10,9 +10,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use fdguard_core::units;
 use fdguard_process::tree::Exit;
-
-use crate::unit;
 
 /// After which exits a service is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +57,7 @@ impl FromStr for Spacing {
             });
         }
         let (base, most) = text.split_once("..").unwrap_or((text, text));
-        let (base, most) = (unit::duration(base)?, unit::duration(most)?);
+        let (base, most) = (units::parse_duration(base)?, units::parse_duration(most)?);
         if most < base {
             return Err(format!(
                 "{text:?} is not an ascending range: use MIN..MAX, such as 100ms..30s"
@@ -84,7 +83,7 @@ impl FromStr for CrashLoop {
         let wrong = || format!("{text:?} is not COUNT/DURATION: use 5/60s, or off");
         let (restarts, within) = text.split_once('/').ok_or_else(wrong)?;
         let restarts = restarts.parse().ok().ok_or_else(wrong)?;
-        let within = unit::duration(within)?;
+        let within = units::parse_duration(within)?;
         if within.is_zero() {
             return Err(wrong());
         }

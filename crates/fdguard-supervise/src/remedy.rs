@@ -14,10 +14,11 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
+use fdguard_proc::ProcKey;
 use lock::Ticket;
 
 pub use event::{
-    Again, Breach, DrainResult, Instance, RemedyAction, RemedyEvent, RemedyNotice, RestartProof,
+    Again, Breach, DrainResult, RemedyAction, RemedyEvent, RemedyNotice, RestartProof,
 };
 pub use lock::RemedyLock;
 pub use settings::{RemedySettings, RepeatPolicy};
@@ -32,7 +33,7 @@ pub struct Remedy {
     flight: RemedyLock,
     state: State,
     /// The running process, and since when.
-    running: Option<(Instance, Instant)>,
+    running: Option<(ProcKey, Instant)>,
     /// When the last remedy ended, and how long the service was interrupted.
     last: Option<(Instant, Duration)>,
     restarts: u32,
@@ -65,7 +66,7 @@ enum Step {
 #[derive(Debug)]
 struct Run {
     breach: Breach,
-    before: Option<Instance>,
+    before: Option<ProcKey>,
     began: Instant,
     /// When the drain began.
     down: Instant,
@@ -394,7 +395,7 @@ impl Remedy {
         vec![RemedyAction::StartTree]
     }
 
-    fn proven(&mut self, now: Instant, run: Run, instance: Instance) -> Vec<RemedyAction> {
+    fn proven(&mut self, now: Instant, run: Run, instance: ProcKey) -> Vec<RemedyAction> {
         let down = now.saturating_duration_since(run.down);
         self.last = Some((now, down));
         vec![RemedyAction::Tell(RemedyNotice::Proven(RestartProof {
@@ -413,6 +414,6 @@ impl Remedy {
     }
 }
 
-fn is_newer(instance: Instance, before: Option<Instance>) -> bool {
+fn is_newer(instance: ProcKey, before: Option<ProcKey>) -> bool {
     before.is_none_or(|before| instance.is_newer_than(before))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use fdguard_core::rule::wording;
+use fdguard_core::units;
 
 use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
@@ -210,8 +210,8 @@ pub fn passed(what: &Measure, passed: &Excess) -> String {
         ),
         Measure::Memory => format!(
             "{} of memory in use (level {})",
-            mebibytes(value),
-            mebibytes(level)
+            units::size(value),
+            units::size(level)
         ),
         Measure::Children => format!(
             "{} processes running besides the program (level {})",
@@ -235,7 +235,7 @@ fn leaking(leak: &Leak) -> String {
         .as_ref()
         .map_or_else(String::new, |target| format!(" on {}", target.to_lossy()));
     let rate = leak.per_minute.map_or_else(String::new, |rate| {
-        format!(", growing by {}", wording::rate(rate / 60.0))
+        format!(", growing by {}", units::rate(rate / 60.0))
     });
     if leak.proven {
         format!("Leak: {} {class}{target} open{rate}", leak.count)
@@ -270,7 +270,7 @@ fn cause(breach: &Breach) -> String {
     if is_falling || elapsed <= 0.0 {
         return "it leaks too fast for restarts to help".to_owned();
     }
-    let rate = wording::rate((value - rest) / elapsed);
+    let rate = units::rate((value - rest) / elapsed);
     format!(
         "it went from {} to {} in {} ({rate}), too fast for restarts to help",
         plain(*rest),
@@ -283,19 +283,15 @@ fn short(time: Duration) -> String {
     if time < Duration::from_secs(10) {
         return format!("{:.1} s", time.as_secs_f64());
     }
-    wording::duration(time.as_secs_f64())
+    units::duration(time.as_secs_f64())
 }
 
 fn seconds(value: f64) -> String {
     if value.is_finite() {
-        wording::duration(value)
+        units::duration(value)
     } else {
         "unlimited".to_owned()
     }
-}
-
-fn mebibytes(bytes: f64) -> String {
-    format!("{:.0} MiB", bytes / 1_048_576.0)
 }
 
 /// Without a decimal point for whole numbers.

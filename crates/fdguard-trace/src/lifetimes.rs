@@ -11,6 +11,7 @@ use fdguard_core::lifetimes::{
 };
 use fdguard_core::origin::Stack;
 use fdguard_core::{Class, Fd, Text};
+use fdguard_proc::process;
 use fdguard_wire::{EventKind, EventRecord, OpenCall};
 
 use crate::call_class::CallClasses;
@@ -439,7 +440,5 @@ fn path_number(stack: StackId) -> PathNumber {
 }
 
 fn comm(pid: u32) -> Option<String> {
-    let comm = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
-    let text = String::from_utf8_lossy(&comm).trim_end().to_owned();
-    (!text.is_empty()).then_some(text)
+    process::name(pid).filter(|name| !name.is_empty())
 }

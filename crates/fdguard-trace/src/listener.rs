@@ -16,7 +16,7 @@ use fdguard_core::children::finding::ChildPile;
 use fdguard_core::event::{CollectedEvents, StackId, TraceEvent, What};
 use fdguard_core::hazard::{Hazard, HazardDetector};
 use fdguard_core::origin::{Origin, Stack};
-use fdguard_core::{Gap, ProcKey};
+use fdguard_core::{Gap, TraceKey};
 use fdguard_wire::{EVENTS, Omission};
 use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
@@ -350,9 +350,9 @@ impl EventPump {
                 self.over.insert(path);
                 continue;
             }
-            let process = ProcKey {
+            let process = TraceKey {
                 pid: key.0,
-                start_ticks: key.1,
+                began: key.1,
             };
             if let Ok(ring) = Ring::open(&path) {
                 let feed = Feed::new(process);

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::Gap;
 use fdguard_core::hazard::Hazard;
+use fdguard_proc::cmdline::arguments;
+use fdguard_proc::environ;
+use fdguard_proc::maps::{mappings, unescaped};
+use fdguard_proc::process::{children, name, stat};
 
 use crate::program::TracedProgram;
 use crate::symbol::Symbols;
@@ -97,16 +101,13 @@ impl ObservedTrace {
 /// its environment.
 fn dir_of(pid: u32) -> Result<Option<PathBuf>, Error> {
     let maps = read(pid, "maps")?;
-    let mapped = maps.split(|byte| *byte == b'\n').filter_map(|line| {
-        let at = line.iter().position(|byte| *byte == b'/')?;
-        Path::new(OsStr::from_bytes(line.get(at..)?)).parent()
+    let mapped = mappings(&maps).filter_map(|mapping| {
+        let path = PathBuf::from(OsString::from_vec(unescaped(mapping.path)));
+        path.parent().map(Path::to_owned)
     });
-    let mapped = mapped.map(Path::to_owned);
     let environ = read(pid, "environ")?;
-    let told = environ.split(|byte| *byte == 0).filter_map(|word| {
-        let value = word.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"=")?;
-        Some(PathBuf::from(OsString::from_vec(value.to_vec())))
-    });
+    let told = environ::values(&environ, VARIABLE);
+    let told = told.map(|value| PathBuf::from(OsString::from_vec(value.to_vec())));
     Ok(mapped.chain(told).find(|path| trace_dir::is_one(path)))
 }
 
@@ -125,31 +126,14 @@ fn read(pid: u32, name: &str) -> Result<Vec<u8>, Error> {
 /// orphans of a trace may have any parent.
 fn children_of_tracer(pid: u32) -> Vec<u32> {
     let words = read(pid, "cmdline").unwrap_or_default();
-    let mut words = words.split(|byte| *byte == 0).skip(1);
-    if !words.any(|word| word == b"trace") {
+    if !arguments(&words).skip(1).any(|word| word == b"trace") {
         return Vec::new();
     }
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let tasks = tasks.into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let numbers = |list: String| -> Vec<u32> {
-        let words = list.split_whitespace();
-        words.filter_map(|word| word.parse().ok()).collect()
-    };
-    lists.flat_map(numbers).collect()
+    children(pid)
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    let parent = after_name(pid)?;
-    let parent = parent.split_whitespace().nth(1)?;
-    parent.parse().ok()
-}
-
-/// The part of `stat` after the command, which may contain anything.
-fn after_name(pid: u32) -> Option<String> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let at = stat.iter().rposition(|byte| *byte == b')')?;
-    Some(String::from_utf8_lossy(stat.get(at + 2..)?).into_owned())
+    stat(pid, |stat| stat.ppid).ok()
 }
 
 /// Tables whose process has become another program since: then fdguard's file is no longer mapped.
@@ -183,10 +167,9 @@ pub struct UntracedProgram {
 impl UntracedProgram {
     /// The program as it runs now.
     pub(crate) fn from_pid(pid: u32) -> Self {
-        let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let blind = program_of(pid).and_then(|program| program.blind);
         Self {
-            comm: String::from_utf8_lossy(&comm).trim_end().to_owned(),
+            comm: name(pid).unwrap_or_default(),
             blind: blind.unwrap_or(BlindReason::NotLoaded),
         }
     }
@@ -198,6 +181,5 @@ fn program_of(pid: u32) -> Option<TracedProgram> {
 
 /// Whether it is running; a zombie is not.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    let state = after_name(pid).and_then(|rest| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    stat(pid, |stat| !stat.is_zombie()).unwrap_or(false)
 }

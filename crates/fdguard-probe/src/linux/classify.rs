@@ -2,10 +2,11 @@
 
 use fdguard_core::detail::{FileDetail, Memfd, PipeDetail, PipeEnd, PtyDetail};
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, OpenFlags, Text};
+use fdguard_proc::fdinfo::{EpollTarget, Fdinfo};
 
+use super::fdinfo_detail;
 use super::socket_entry::SocketDescription;
 use crate::anonymous;
-use crate::parse::fdinfo::{EpollTarget, Fdinfo};
 
 /// `statx` of the file behind a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,9 +92,9 @@ impl RawEntry<'_> {
                 return ClassifiedEntry::Socket(UnresolvedSocket {
                     fd,
                     id: known(ino),
-                    mode: info.mode(),
+                    mode: fdinfo_detail::mode(info),
                     cloexec: info.cloexec(),
-                    flags: info.open_flags(),
+                    flags: fdinfo_detail::open_flags(info),
                 });
             }
             RawFile::Anonymous(class) => {
@@ -155,20 +156,20 @@ fn entry(fd: Fd, info: &Fdinfo<'_>, class: Class, target: Text, detail: Detail) 
         fd,
         class,
         target,
-        mode: info.mode(),
+        mode: fdinfo_detail::mode(info),
         cloexec: info.cloexec(),
         deleted: false,
         detail,
         id: info.mnt.zip(info.ino).map(|(mnt, ino)| FileId { mnt, ino }),
         shared_with: Vec::new(),
         shared_more: 0,
-        flags: info.open_flags(),
+        flags: fdinfo_detail::open_flags(info),
     }
 }
 
 /// One end of a pipe.
 fn pipe(info: &Fdinfo<'_>, path: Option<Text>) -> Detail {
-    let end = info.mode().and_then(|mode| match mode {
+    let end = fdinfo_detail::mode(info).and_then(|mode| match mode {
         Mode::Read => Some(PipeEnd::Read),
         Mode::Write => Some(PipeEnd::Write),
         Mode::ReadWrite => Some(PipeEnd::Both),
@@ -260,7 +261,7 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
                     .filter(|stat| stat.mode & S_IFMT == S_IFREG)
                     .map(|stat| stat.size),
                 links: stat.map(|stat| stat.links),
-                locks: info.locks(),
+                locks: fdinfo_detail::locks(info),
                 device: stat
                     .filter(|_| device)
                     .map(|stat| format!("{}:{}", stat.rdev.0, stat.rdev.1)),
@@ -276,7 +277,7 @@ mod tests {
     use fdguard_core::Class;
 
     use super::{FileStat, by_path};
-    use crate::parse::fdinfo::Fdinfo;
+    use fdguard_proc::fdinfo::Fdinfo;
 
     const PLAIN: FileStat = FileStat {
         mode: 0o100_644,

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use fdguard_core::{Gap, Pid};
+use fdguard_proc::mountinfo;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use crate::Error;
-use crate::parse::mountinfo;
 
 mod borrow;
 mod cache;
 mod ceilings;
 mod classify;
+pub mod fdinfo_detail;
 mod files;
 mod foreign_netns;
 mod gaps;

@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::{Pid, Text};
+use fdguard_proc::{cgroup, cmdline, limits, stat::ProcStat, status::ProcStatus, system_stat};
 use jiff::Timestamp;
 use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::{Probe, files, rlimit};
 use crate::Error;
-use crate::parse::{cgroup, limits, stat::ProcStat, status::ProcStatus};
 
 /// Clock ticks in a second: fixed by the kernel's interface on every supported platform.
 const TICKS: i64 = 100;
@@ -63,7 +63,7 @@ impl Probe {
             comm: Text::from(stat.comm),
             exe: files::read_link(base, c"exe").ok().map(Text::from),
             cmdline: files::read(base, c"cmdline")
-                .map(|bytes| arguments(&bytes))
+                .map(|bytes| cmdline::arguments(&bytes).map(Text::from).collect())
                 .unwrap_or_default(),
             uid: status.uid,
             ppid: Some(stat.ppid),
@@ -99,15 +99,20 @@ impl Probe {
         };
         match by_call {
             Some(limits) => Ok(limits),
-            None => files::read_into(base, path, buffer).map(limits::open_files),
+            None => files::read_into(base, path, buffer).map(|text| {
+                let (soft, hard) = limits::open_files(text);
+                Limits { soft, hard }
+            }),
         }
     }
 
     pub(super) fn start_time(&self, ticks: u64) -> Option<Timestamp> {
         let ticks = i64::try_from(ticks).ok()?;
-        let milliseconds = (*self.boot.get_or_init(|| files::boot_time(&self.proc)))?
-            .checked_mul(1000)?
-            .checked_add(ticks.checked_mul(1000 / TICKS)?)?;
+        let milliseconds = (*self
+            .boot
+            .get_or_init(|| system_stat::boot_time(&files::read(&self.proc, c"stat").ok()?)))?
+        .checked_mul(1000)?
+        .checked_add(ticks.checked_mul(1000 / TICKS)?)?;
         Timestamp::from_millisecond(milliseconds).ok()
     }
 
@@ -149,7 +154,7 @@ impl Probe {
     fn first_words(&self, pid: Pid) -> impl Iterator<Item = Vec<u8>> {
         let exe = files::read_link(&self.proc, format!("{pid}/exe")).ok();
         let first = files::read(&self.proc, format!("{pid}/cmdline")).ok();
-        let first = first.and_then(|bytes| Some(bytes.split(|byte| *byte == 0).next()?.to_vec()));
+        let first = first.and_then(|bytes| Some(cmdline::arguments(&bytes).next()?.to_vec()));
         exe.into_iter().chain(first)
     }
 
@@ -185,27 +190,9 @@ fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-fn arguments(bytes: &[u8]) -> Vec<Text> {
-    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
-    if bytes.is_empty() {
-        return Vec::new();
-    }
-    bytes.split(|byte| *byte == 0).map(Text::from).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{arguments, base_name};
-
-    #[test]
-    fn arguments_end_in_a_zero_each() {
-        let words: Vec<_> = arguments(b"python3\0-c\0\0")
-            .iter()
-            .map(|w| w.as_bytes().to_vec())
-            .collect();
-        assert_eq!(words, [&b"python3"[..], b"-c", b""]);
-        assert!(arguments(b"").is_empty());
-    }
+    use super::base_name;
 
     #[test]
     fn the_name_is_what_follows_the_last_slash() {

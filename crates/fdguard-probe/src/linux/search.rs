@@ -5,16 +5,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use fdguard_core::detail::PipeEnd;
 use fdguard_core::{Class, Detail, Fd, FdEntry, FdHolder, Mode, Pid};
+use fdguard_proc::ascii::decimal;
+use fdguard_proc::fdinfo::Fdinfo;
+use fdguard_proc::link::Link;
+use fdguard_proc::stat::ProcStat;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
 use super::table::TableDraft;
 use super::{Probe, files};
-use crate::parse::ascii::decimal;
-use crate::parse::fdinfo::Fdinfo;
-use crate::parse::link::Link;
-use crate::parse::stat::ProcStat;
 use crate::workers::{self, Queue};
 
 /// What is held: sockets by inode, ends of pipes by inode, files (and ends of named pipes) by path.
@@ -328,7 +328,7 @@ fn may_hold_something(base: BorrowedFd<'_>) -> bool {
 fn numbered_thing(base: BorrowedFd<'_>, fd: Fd, text: &[u8], interest: &Interest) -> Option<Thing> {
     let info = || files::read(base, format!("fdinfo/{fd}")).ok();
     if text == b"anon_inode:[eventfd]" && !interest.eventfds.is_empty() {
-        let id = Fdinfo::parse(&info()?).eventfd().id?;
+        let id = Fdinfo::parse(&info()?).number(b"eventfd-id")?;
         return interest
             .eventfds
             .contains(&id)

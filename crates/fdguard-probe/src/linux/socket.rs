@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fdguard_core::detail::InetPeer;
 use fdguard_core::{Detail, Text};
+use fdguard_proc::net::{self, InetKind, SocketRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -15,7 +16,6 @@ use rustix::thread::LinkNameSpaceType;
 use super::socket_entry::SocketDescription;
 use super::{files, socket_entry};
 use crate::parse::diag::{self, DiagEnd, DiagTable};
-use crate::parse::net::{self, InetKind, SocketRecord};
 use crate::workers;
 
 /// The requested sockets of one network namespace.

@@ -6,9 +6,9 @@ use fdguard_core::detail::{
     Direction, InetDetail, OtherDetail, SocketDetail, UnixDetail, UnixPeer,
 };
 use fdguard_core::{Class, Detail, TcpState, Text};
+use fdguard_proc::net::{InetKind, SocketRecord};
 
 use super::socket_names::{ip_protocol, kind_name, netlink_family};
-use crate::parse::net::{InetKind, SocketRecord};
 use crate::parse::sockaddr::SocketName;
 
 /// What makes an entry of a socket.

@@ -5,13 +5,13 @@ use std::os::fd::AsFd as _;
 
 use fdguard_core::Pid;
 use fdguard_core::snapshot::Process;
+use fdguard_proc::net::{self, InetKind, SocketRow};
 use rustix::io::Errno;
 
 use super::search::{Interest, Thing};
 use super::socket::SocketTable;
 use super::{Probe, files};
 use crate::Error;
-use crate::parse::net::{self, InetKind, SocketRow};
 
 /// The holders of sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,7 +120,7 @@ mod tests {
 
     use super::value_of;
     use crate::Probe;
-    use crate::parse::net::SocketRecord;
+    use fdguard_proc::net::SocketRecord;
 
     #[test]
     fn the_value_of_a_whole_name() {

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use fdguard_core::snapshot::{Ceilings, Process};
 use fdguard_core::timeline::{ChildCount, Look};
 use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Text, Tier};
+use fdguard_proc::comm;
+use fdguard_proc::stat::ProcStat;
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
@@ -17,7 +19,6 @@ use super::snapshot::Options;
 use super::table::{TableDir, TableDraft};
 use super::{Probe, cache, ceilings, files};
 use crate::Error;
-use crate::parse::stat::ProcStat;
 
 /// The result of one tick.
 #[derive(Debug, Default, PartialEq)]
@@ -104,7 +105,7 @@ impl<'p> ProcessWatcher<'p> {
     pub fn renamed(&self) -> Option<Process> {
         let before = self.name.borrow().clone()?;
         let name = files::read(&self.base, c"comm").ok()?;
-        let name = name.strip_suffix(b"\n").unwrap_or(&name);
+        let name = comm::name(&name);
         if name == before.as_bytes() || self.is_ending() {
             return None;
         }

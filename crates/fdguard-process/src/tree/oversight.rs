@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::members::Member;
+use fdguard_proc::ProcKey;
 
 /// The interval between checks while something is expected.
 const LOOK: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub(super) struct Oversight {
     keeper_killed: Option<Instant>,
     next: Option<Instant>,
     /// Processes found below the keeper by sweeps, and killed.
-    killed: Vec<Member>,
+    killed: Vec<ProcKey>,
 }
 
 impl Oversight {
@@ -122,7 +122,7 @@ impl Oversight {
     }
 
     /// These were alive below the keeper at a sweep.
-    pub(super) fn swept(&mut self, now: Instant, living: Vec<Member>) {
+    pub(super) fn swept(&mut self, now: Instant, living: Vec<ProcKey>) {
         if !living.is_empty() {
             self.empty_since = None;
         } else if self.empty_since.is_none() {
@@ -157,8 +157,11 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn members(count: u32) -> Vec<Member> {
-        let member = |pid| Member { pid, started: 1 };
+    fn members(count: u32) -> Vec<ProcKey> {
+        let member = |pid| ProcKey {
+            pid,
+            start_ticks: 1,
+        };
         (1..=count).map(member).collect()
     }
 

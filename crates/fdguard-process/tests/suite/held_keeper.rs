@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcKey;
 use fdguard_process::plan::Plan;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
 use fdguard_process::tree::{Exit, Options, StopPlan, Tree, TreeEvent};
@@ -172,7 +172,7 @@ fn role() {
 }
 
 /// Starts such an owner; returns it, its identity, and its keeper's.
-fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
+fn owner(how: &str, token: &str) -> (Child, ProcKey, ProcKey) {
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args([
             "--ignored",
@@ -190,8 +190,8 @@ fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
         let line = line.unwrap();
         Some(line.split_once("owns ")?.1.parse::<u32>().unwrap())
     });
-    let keeper = ProcessId::read(keeper.unwrap()).unwrap();
-    let identity = ProcessId::read(owner.id()).unwrap();
+    let keeper = ProcKey::read(keeper.unwrap()).unwrap();
+    let identity = ProcKey::read(owner.id()).unwrap();
     (owner, identity, keeper)
 }
 
@@ -201,7 +201,7 @@ fn a_keeper_that_is_stopped_when_its_owner_is_killed_ends_its_tree() {
     for _ in 0..5 {
         let token = token();
         let (mut owner, _, keeper) = owner("once", &token);
-        let keeper = pidfd(keeper.pid());
+        let keeper = pidfd(keeper.pid);
         owner.kill().unwrap();
         owner.wait().unwrap();
         wait_for(keeper.as_fd());
@@ -215,7 +215,7 @@ fn what_a_held_keeper_keeps_can_be_ended_by_who_knows_it() {
     let (mut owner, _, keeper) = owner("stop", &token);
     owner.kill().unwrap();
     owner.wait().unwrap();
-    let ended = end_kept_by(&keeper, LONG);
+    let ended = end_kept_by(keeper, LONG);
     assert_eq!(ended.left, 0, "{ended:?}");
     assert_eq!(alive(&token), [0; 0]);
     assert!(!is_alive(&keeper), "the keeper too");
@@ -228,8 +228,8 @@ fn trees_of_an_owner_that_is_gone_are_found_by_their_mark() {
     let (mut owner, gone, keeper) = owner("stop", &token);
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert_eq!(count_trees_of(gone.pid(), gone.started()), 2);
-    let ended = end_trees_of(gone.pid(), gone.started(), LONG);
+    assert_eq!(count_trees_of(gone), 2);
+    let ended = end_trees_of(gone, LONG);
     assert_eq!((ended.killed, ended.left), (2, 0));
     assert_eq!(alive(&token), [0; 0]);
     let deadline = Instant::now() + LONG;
@@ -241,7 +241,6 @@ fn trees_of_an_owner_that_is_gone_are_found_by_their_mark() {
 }
 
 /// Whether it is alive; another process reaps it.
-fn is_alive(process: &ProcessId) -> bool {
-    let state = super::harness::status(process.pid(), "State");
-    process.matches() && state.is_some_and(|state| !state.starts_with('Z'))
+fn is_alive(process: &ProcKey) -> bool {
+    process.is_alive()
 }

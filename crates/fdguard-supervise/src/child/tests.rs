@@ -126,7 +126,7 @@ fn signals_that_are_blocked_or_ignored_here_are_not_so_in_the_helper() {
         Some("SigIgn:\t0000000000000000"),
         "PIPE is ignored here"
     );
-    let _taken = Signals::block(signals::forwardable()).unwrap();
+    let _taken = Signals::listen(signals::forwardable()).unwrap();
     let look = |name: &str| shell(&format!("grep {name}: /proc/self/status >&2"), LONG).1;
     for name in ["SigBlk", "SigIgn"] {
         let none = format!("{name}:?0000000000000000");

@@ -2,26 +2,10 @@
 
 use std::time::Duration;
 
+use fdguard_proc::ProcKey;
+
 use super::RepeatPolicy;
 use crate::budget::{Excess, Measure};
-
-/// A process, identified by its start time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Instance {
-    /// Its number.
-    pub pid: u32,
-    /// When it started, in ticks since boot.
-    pub start_ticks: u64,
-}
-
-impl Instance {
-    /// Whether this one started later. Two may start within one tick: then the numbers differ.
-    #[must_use]
-    pub fn is_newer_than(self, other: Self) -> bool {
-        self.start_ticks > other.start_ticks
-            || (self.start_ticks == other.start_ticks && self.pid != other.pid)
-    }
-}
 
 /// An exceeded budget.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +30,7 @@ impl Breach {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RemedyEvent {
     /// The program runs, started by the remedy or by the restart policy.
-    Started(Instance),
+    Started(ProcKey),
     /// It could not be started.
     StartFailed(String),
     /// A budget is breached.
@@ -62,7 +46,7 @@ pub enum RemedyEvent {
     /// Nothing is left of the tree.
     Ended,
     /// The readiness check was answered by this process.
-    Answered(Instance),
+    Answered(ProcKey),
     /// Nothing, but time passed.
     Time,
 }
@@ -128,9 +112,9 @@ pub struct RestartProof {
     /// The reason.
     pub breach: Breach,
     /// The process before.
-    pub before: Option<Instance>,
+    pub before: Option<ProcKey>,
     /// The process that answers.
-    pub now: Instance,
+    pub now: ProcKey,
     /// From the breach to the answer.
     pub took: Duration,
     /// From the beginning of the drain to the answer.

@@ -1,9 +1,10 @@
 use std::time::{Duration, Instant};
 
+use fdguard_proc::ProcKey;
 use proptest::prelude::*;
 
 use super::{
-    Breach, DrainResult, Instance, Remedy, RemedyAction, RemedyEvent, RemedyLock, RemedyNotice,
+    Breach, DrainResult, Remedy, RemedyAction, RemedyEvent, RemedyLock, RemedyNotice,
     RemedySettings, RepeatPolicy,
 };
 use crate::budget::{Excess, Measure};
@@ -54,8 +55,8 @@ fn memory_that_is_well_exceeded_does_not_wait_for_evidence() {
     assert!(story.after(1, RemedyEvent::Urgent).is_empty(), "once");
 }
 
-fn instance(number: u32) -> Instance {
-    Instance {
+fn instance(number: u32) -> ProcKey {
+    ProcKey {
         pid: 100 + number,
         start_ticks: u64::from(number) * 100,
     }
@@ -168,7 +169,7 @@ fn r29_an_answer_of_the_old_process_proves_nothing() {
             .after(1, RemedyEvent::Answered(instance(1)))
             .is_empty()
     );
-    let same_tick = Instance {
+    let same_tick = ProcKey {
         pid: 900,
         ..instance(1)
     };

@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use fdguard_core::{Class, Text};
+use fdguard_proc::ProcKey;
 
 use super::{RemedyReport, passed, reason};
 use crate::budget::{Excess, Measure};
 use crate::meter::Leak;
-use crate::remedy::{Again, Breach, Instance, RepeatPolicy, RestartProof};
+use crate::remedy::{Again, Breach, RepeatPolicy, RestartProof};
 
 fn breach(value: f64, first: f64) -> Breach {
     Breach {
@@ -44,7 +45,7 @@ fn report<'a>(breach: &'a Breach, leaks: &'a [Leak], line: Option<&'a str>) -> R
 }
 
 fn proof(breach: &Breach) -> RestartProof {
-    let instance = |pid| Instance {
+    let instance = |pid| ProcKey {
         pid,
         start_ticks: u64::from(pid),
     };

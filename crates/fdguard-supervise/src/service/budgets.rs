@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::count::as_f64;
 use fdguard_core::{Pid, command_line};
 use fdguard_probe::Probe;
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcKey;
 use jiff::Timestamp;
 
 use super::end::seconds;
@@ -22,7 +22,7 @@ use crate::meter::{Leak, Meter};
 use crate::metrics::TargetMetrics;
 use crate::policy::RestartWhen;
 use crate::poll::{Interest, Readiness};
-use crate::remedy::{self, Breach, Instance, Remedy, RemedyAction, RemedyLock};
+use crate::remedy::{self, Breach, Remedy, RemedyAction, RemedyLock};
 use crate::report::{self, RemedyReport};
 
 /// Meter, judgement and remedy of one service.
@@ -123,22 +123,13 @@ fn at_this_rate(passed: &Excess) -> Option<Duration> {
     Duration::try_from_secs_f64(left).ok()
 }
 
-/// The process that has this pid now.
-fn instance(pid: u32) -> Option<Instance> {
-    let identity = ProcessId::read(pid).ok()?;
-    Some(Instance {
-        pid,
-        start_ticks: identity.started(),
-    })
-}
-
 impl Service<'_> {
     /// A program has started.
     pub(super) fn begin_thrift(&mut self, main: u32, cx: &mut Context<'_>) {
         self.thrift.memory.restarted();
         self.thrift.reading = None;
         self.thrift.is_on = !cx.once && !self.thrift.budgets.is_empty();
-        if let Some(instance) = instance(main) {
+        if let Ok(instance) = ProcKey::read(main) {
             self.relieve(remedy::RemedyEvent::Started(instance), cx);
         }
     }
@@ -149,7 +140,7 @@ impl Service<'_> {
             self.thrift.is_broken = false;
         }
         let main = self.run.as_ref().map(|run| run.main);
-        if let Some(instance) = main.and_then(instance) {
+        if let Some(instance) = main.and_then(|main| ProcKey::read(main).ok()) {
             self.relieve(remedy::RemedyEvent::Answered(instance), cx);
         }
     }

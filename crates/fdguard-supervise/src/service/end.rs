@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
+use fdguard_proc::process;
 use fdguard_process::signals;
 use fdguard_process::tree::{Exit, StopPlan, TreeEvent};
 
@@ -290,10 +291,7 @@ fn told(event: LogEvent, exit: Option<Exit>) -> LogEvent {
 
 /// Processes by name and pid; the names are the kernel's.
 fn named(pids: &[u32]) -> String {
-    let name = |pid: &u32| {
-        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
-        format!("{}({pid})", comm.unwrap_or_default().trim_end())
-    };
+    let name = |pid: &u32| format!("{}({pid})", process::name(*pid).unwrap_or_default());
     pids.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 

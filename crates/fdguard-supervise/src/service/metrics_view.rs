@@ -2,6 +2,9 @@
 
 use std::time::Instant;
 
+use fdguard_proc::process::name;
+use fdguard_proc::status::{number_of, resident};
+
 use super::{Service, State};
 use crate::budget::{HighestFd, ProcessReading};
 use crate::health;
@@ -61,10 +64,10 @@ fn all_well(states: impl Iterator<Item = health::HealthState>) -> Option<bool> {
 }
 
 fn process(seen: &ProcessReading) -> metrics::ProcessMetrics {
-    let comm = std::fs::read_to_string(format!("/proc/{}/comm", seen.pid));
+    let status = std::fs::read(format!("/proc/{}/status", seen.pid)).unwrap_or_default();
     metrics::ProcessMetrics {
         pid: seen.pid,
-        comm: comm.unwrap_or_default().trim_end().to_owned(),
+        comm: name(seen.pid).unwrap_or_default(),
         open_fds: seen.count.seen().copied(),
         soft: seen.limits.soft,
         hard: seen.limits.hard,
@@ -72,16 +75,9 @@ fn process(seen: &ProcessReading) -> metrics::ProcessMetrics {
             HighestFd::Is(number) => Some(number),
             _ => None,
         },
-        threads: status(seen.pid, "Threads:"),
-        resident: status(seen.pid, "VmRSS:").map(|kibibytes| kibibytes * 1024),
+        threads: number_of(&status, b"Threads"),
+        resident: resident(&status),
         zombies: None,
         classes: seen.classes.seen().cloned(),
     }
-}
-
-/// A number of `/proc/PID/status`.
-fn status(pid: u32, key: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
 }

@@ -139,7 +139,7 @@ pub fn run(launch: SupervisorLaunch<'_>) -> Result<u8, StartRefusal> {
 impl<'p> Supervisor<'p> {
     fn new(launch: SupervisorLaunch<'p>) -> Result<Self, StartRefusal> {
         let now = Instant::now();
-        let signals = Signals::block(forwardable())
+        let signals = Signals::listen(forwardable())
             .map_err(|error| StartRefusal::machine("cannot set up signal handling", &error))?;
         // A program may kill its keeper. All of fdguard's children are keepers, so any other child
         // is an orphan of such a program. If the kernel refuses this, orphans are found by their

@@ -23,4 +23,6 @@ pub mod style;
 pub mod table;
 #[cfg(feature = "trace")]
 pub mod trace;
+#[cfg(feature = "trace")]
+pub(crate) mod unused_allowances;
 pub(crate) mod wrap;

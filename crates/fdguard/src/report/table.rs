@@ -1,6 +1,7 @@
 //! Text in columns.
 
 use fdguard_core::Class;
+use fdguard_core::units::plural;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::terminal::sanitize_str;
@@ -100,12 +101,8 @@ fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
 
 /// A number and its noun: `1 child`, `5 children`.
 #[must_use]
-pub fn counted(number: u64, one: &str, many: &str) -> String {
-    format!(
-        "{} {}",
-        thousands(number),
-        if number == 1 { one } else { many }
-    )
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{} {}", thousands(number), plural(number, noun))
 }
 
 /// A number with thousands separators: 523290 as `523,290`.

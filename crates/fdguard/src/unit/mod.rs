@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use fdguard_core::rule::RuleTable;
+use fdguard_core::units::exact_duration;
 use fdguard_process::listen::Listen;
 
 use self::read::{UnitNode, UnreadableUnit};
@@ -124,7 +125,7 @@ impl UnitSpec {
         let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
         flag("--name", self.name.clone());
         flag("--restart", self.restart.to_owned());
-        flag("--stop-grace", seconds(self.grace));
+        flag("--stop-grace", exact_duration(self.grace));
         for listen in &self.listen {
             flag("--listen", listen.to_string());
         }
@@ -140,15 +141,6 @@ impl UnitSpec {
     /// period, its SIGKILL and its last output.
     fn patience(&self) -> u64 {
         self.grace.as_secs() + u64::from(self.grace.subsec_nanos() > 0) + 15
-    }
-}
-
-/// `10s`, or `250ms`.
-fn seconds(length: Duration) -> String {
-    if length.subsec_millis() == 0 {
-        format!("{}s", length.as_secs())
-    } else {
-        format!("{}ms", length.as_millis())
     }
 }
 

@@ -74,7 +74,7 @@ OOMPolicy=continue
 WantedBy={wanted}
 ",
             command = command.join(" "),
-            grace = super::seconds(spec.grace),
+            grace = fdguard_core::units::exact_duration(spec.grace),
             patience = spec.patience(),
         ))
     }

@@ -5,13 +5,13 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use fdguard_core::snapshot::{Cohort, Process};
 use fdguard_core::{Pid, Text};
+use fdguard_proc::children;
+use fdguard_proc::stat::ProcStat;
 
 use super::Context;
 use crate::linux::process::Basics;
 use crate::linux::snapshot::ProcessDraft;
 use crate::linux::{Probe, files};
-use crate::parse::ascii::{decimal, words};
-use crate::parse::stat::ProcStat;
 use crate::workers;
 
 /// A child by its command, and whether it is a zombie.
@@ -70,8 +70,7 @@ impl Probe {
                 }
                 Err(_) => continue,
             };
-            let pids = words(&list).filter_map(decimal);
-            let pids = pids.filter_map(|pid| Pid::try_from(pid).ok());
+            let pids = children::pids(&list).into_iter();
             found.extend(pids.filter_map(|child| self.name_and_state(child)));
         }
         // Children of another process are not an answer: the pid may have been reused since.

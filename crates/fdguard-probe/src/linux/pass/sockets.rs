@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{OnceLock, PoisonError};
 
 use fdguard_core::{Class, Gap, Pid, TcpState};
+use fdguard_proc::link::Link;
 use rustc_hash::FxHashSet;
 use rustix::io::Errno;
 
@@ -16,7 +17,6 @@ use crate::linux::socket::SocketTable;
 use crate::linux::socket_entry::{self, SocketDescription};
 use crate::linux::table::TableDraft;
 use crate::linux::{Probe, files};
-use crate::parse::link::Link;
 use crate::parse::sockaddr::SocketName;
 use crate::workers;
 

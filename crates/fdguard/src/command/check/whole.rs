@@ -4,20 +4,17 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use fdguard_core::rule::RuleSettings;
-use fdguard_core::watch::Watch;
+use fdguard_diagnose::check::{ProgramEnd, Proof};
+use fdguard_diagnose::watching::LiveWatch;
 use fdguard_probe::Probe;
 use fdguard_trace::{Options, SiteDetail, Symbols, TracedCommand};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
-use super::baseline;
-use super::ending::{self, Ending};
 use super::family::Family;
-use super::proof::{self, Evidence, Proof};
 use super::{code_of, start};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, WatchOutcome};
 use crate::report::trace::TraceReport;
-use crate::watching::LiveWatch;
 
 /// Runs the program and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
@@ -63,49 +60,21 @@ fn conclude(
         SiteDetail::Held
     };
     let report = TraceReport::of_launched(watched, (traced, detail), &args.command, settings)?;
-    let (mut diagnosis, watch) = (
-        report.diagnosis,
-        watched.live.as_ref().map(LiveWatch::watch),
-    );
-    let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
-    let tables = traced.tables()?;
-    let ending = Ending {
+    let end = ProgramEnd {
+        pid: traced.pid(),
+        status: own_code(watched, status),
+        was_signalled: status.signal().is_some() || watched.was_ended,
         traces: &report.traced,
-        tables: &tables,
-        names: &watched.names,
-        root: (traced.pid(), status.signal().is_some() || watched.was_ended),
-        cut_off: &cut_off,
-        strict: leave.strict,
-    };
-    let remains = ending::remains(&ending);
-    let held = ending::held(&ending);
-    let is_untold = report.traced.iter().all(|one| one.pid != traced.pid());
-    let blind = is_untold && !watch.is_some_and(|watch| has_history(watch, traced.pid()));
-    if blind {
-        diagnosis.gaps.push(proof::too_short());
-    } else if !is_untold {
-        // If the end state is known, it does not matter that there was no look while it ran.
-        diagnosis.gaps.retain(|gap| gap.what != "whether it leaks");
-    }
-    let held = held.or_else(|| {
-        let mut processes = diagnosis.processes.iter();
-        let opinion = processes.find(|one| one.pid == traced.pid())?;
-        let classes = opinion.classes.as_ref()?.iter();
-        Some(baseline::count(
-            classes.map(|one| (one.class.clone(), one.count)),
-        ))
-    });
-    let evidence = Evidence {
-        diagnosis,
-        remains,
+        tables: &traced.tables()?,
+        watch: watched.live.as_ref().map(LiveWatch::watch),
         piles: traced.child_piles(&mut Symbols::new(), true),
         processes,
-        status: Some(own_code(watched, status)),
-        exercises: Vec::new(),
-        held,
-        blind,
+        strict: leave.strict,
     };
-    Ok(Proof::of(evidence, &leave.allow, settings))
+    let evidence = end.evidence(report.diagnosis, &|process, one| {
+        watched.names.name(process, one)
+    });
+    Ok(Proof::new(evidence, &leave.allow, settings))
 }
 
 /// The program's own exit code; 0 if fdguard ended it when its time was up.
@@ -115,11 +84,6 @@ fn own_code(watched: &WatchOutcome<'_>, status: ExitStatus) -> u8 {
     } else {
         code_of(status)
     }
-}
-
-fn has_history(watch: &Watch, pid: u32) -> bool {
-    let mut subjects = watch.subjects();
-    subjects.any(|one| one.process.pid == pid && ending::has_history(one))
 }
 
 /// Runs this with another soft descriptor limit, which a program started in it inherits.

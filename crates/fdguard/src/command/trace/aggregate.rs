@@ -5,16 +5,16 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
+use fdguard_core::diagnosis::{Diagnosis, WatchEnd};
 use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
-use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Process;
 use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Gap, Text};
+use fdguard_diagnose::watching::LiveWatch;
 use fdguard_trace::{
     BlindReason, Descriptor, GO, ProcessTable, ProcessTables, Site, SiteDetail, Symbols,
     TracedCommand, TracedProgram, UntracedProgram, monotonic,
@@ -25,7 +25,6 @@ use super::conclusions::Material;
 use super::run_loop::WatchOutcome;
 use super::unread_languages;
 use crate::report::trace::{ProcessSites, TraceReport};
-use crate::watching::LiveWatch;
 
 const BACKEND: &str = "preload";
 
@@ -177,32 +176,13 @@ impl TraceReport {
 
 /// The diagnosis of a program that ended before the first look from outside.
 fn unwatched(began: Timestamp, pid: u32, command: &[std::ffi::OsString]) -> Diagnosis {
-    Diagnosis {
-        schema: DIAGNOSIS_SCHEMA.to_owned(),
-        started_at: began,
-        ended_at: Timestamp::now(),
-        process: process(pid, command),
-        samples: 0,
-        baseline: None,
-        last: None,
-        verdict: Verdict::Unknown,
-        ended: WatchEnd::ProcessEnded,
-        findings: Vec::new(),
-        hazards: Vec::new(),
-        peak: None,
-        peak_at: None,
-        released_at_end: None,
-        sites: None,
-        processes: Vec::new(),
-        predecessors: Vec::new(),
-        coverage: Coverage {
-            backend: BACKEND.to_owned(),
-            attributed_fds: 0,
-            live_fds: None,
-            lost_events: 0,
-        },
-        gaps: Vec::new(),
-    }
+    let times = (began, Timestamp::now());
+    Diagnosis::new(
+        process(pid, command),
+        times,
+        WatchEnd::ProcessEnded,
+        BACKEND,
+    )
 }
 
 /// A process that was already exiting at the first look has no command line.
@@ -224,20 +204,9 @@ fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
     let name = Path::new(program).file_name().unwrap_or(program);
     Process {
         pid,
-        start_time: None,
-        start_ticks: None,
         comm: text(name),
-        exe: None,
         cmdline: words(command),
-        uid: None,
-        ppid: None,
-        pgid: None,
-        threads: None,
-        children: None,
-        zombies: None,
-        container: None,
-        ns_pid: None,
-        cohorts: Vec::new(),
+        ..Process::default()
     }
 }
 

@@ -29,8 +29,7 @@ pub(super) fn add(diagnosis: &mut Diagnosis, traced: &TracedCommand) {
 }
 
 /// The command of a watched process; for a child that was never seen, that of the launched one.
-pub(in crate::command) fn comm(diagnosis: &Diagnosis, pid: Pid) -> Text {
-    let mut watched = diagnosis.processes.iter();
-    let known = watched.find(|one| one.pid == pid);
-    known.map_or_else(|| diagnosis.process.comm.clone(), |one| one.comm.clone())
+fn comm(diagnosis: &Diagnosis, pid: Pid) -> Text {
+    let known = diagnosis.comm_of(pid);
+    known.unwrap_or(&diagnosis.process.comm).clone()
 }

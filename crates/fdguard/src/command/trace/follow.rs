@@ -14,6 +14,7 @@ use fdguard_core::proof::Clearance;
 use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
+use fdguard_diagnose::watching::WatchProgress;
 use fdguard_trace::Symbols;
 use jiff::Timestamp;
 
@@ -25,7 +26,6 @@ use crate::output::OutputStream;
 use crate::report::diagnosis;
 use crate::report::state_line::word;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::watching::WatchProgress;
 
 /// Seconds between two judgements.
 const JUDGED: f64 = 1.0;

@@ -25,16 +25,18 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::RuleSettings;
+use fdguard_diagnose::clearing;
+use fdguard_diagnose::watching::WatchProgress;
 use fdguard_probe::Probe;
 use fdguard_trace::{Error, Options, SiteDetail, TracedCommand};
 
-use super::{clearing, settings};
+use super::settings;
 use crate::cli::TraceArgs;
 use crate::exit;
 use crate::output::OutputStream;
 use crate::report::trace::TraceReport;
+use crate::report::unused_allowances;
 use crate::terminal;
-use crate::watching::WatchProgress;
 
 use follow::Follower;
 use notes::Notes;
@@ -186,7 +188,7 @@ fn write(
     } else {
         text::write(&mut bytes, report, terminal::width())?;
         let columns = crate::report::diagnosis::columns(terminal::width());
-        clearing::write_unused(&mut bytes, unused, columns)?;
+        unused_allowances::write(&mut bytes, unused, columns)?;
     }
     match stream {
         Some(mut stream) => {

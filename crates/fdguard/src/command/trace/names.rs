@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use fdguard_core::lifetimes::Lifetime;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Fd, Pid, Text};
+use fdguard_diagnose::link;
 use fdguard_trace::TracedProcess;
-
-use crate::command::link;
 
 /// How many sightings of one number are kept.
 const MOST: usize = 4;

@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use fdguard_process::random;
+
 use crate::cli::TraceArgs;
 use crate::exit::{self, HintedError};
 use crate::output::OutputStream;
@@ -79,7 +81,10 @@ impl Format {
             Self::Folded => folded::text(report).into_bytes(),
             Self::FlameGraph => svg::file(report).into_bytes(),
             Self::Pprof => pprof::file(report)?,
-            Self::Html => html::trace::page(report, &nonce()).into_bytes(),
+            Self::Html => {
+                // Only the page's own scripts carry the nonce, and no others run.
+                html::trace::page(report, &random::nonce()?).into_bytes()
+            }
         })
     }
 }
@@ -87,11 +92,4 @@ impl Format {
 /// A pipe or a device can be written to twice.
 fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| !meta.is_file())
-}
-
-/// An unguessable word: only the page's own scripts carry it, and no others run.
-fn nonce() -> String {
-    use std::hash::BuildHasher as _;
-    let word = || std::hash::RandomState::new().hash_one(0_u8);
-    format!("{:016x}{:016x}", word(), word())
 }

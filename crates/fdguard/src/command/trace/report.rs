@@ -12,6 +12,8 @@ use fdguard_core::proof::Clearance;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Pid, Text};
+use fdguard_diagnose::clearing;
+use fdguard_diagnose::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Error, ObservedTrace, ProcessTables, monotonic};
 use serde::Serialize;
@@ -19,14 +21,13 @@ use serde::Serialize;
 use super::aggregate::TraceScope;
 use super::{PATIENCE, text, view};
 use crate::cli::TraceArgs;
-use crate::command::{clearing, settings};
+use crate::command::settings;
 use crate::exit::{self, HintedError};
 use crate::output;
 use crate::report::diagnosis;
 use crate::report::style::HEADING;
 use crate::report::trace::{ProcessSites, TraceReport};
 use crate::terminal::{self, sanitize_str};
-use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// The advice for a process that is not traced.
 const LAUNCH: &str =
@@ -109,8 +110,8 @@ pub(super) fn start_watch<'p>(
         on_signal: OnSignal::End,
     };
     // A child may end right now; the process itself must exist.
-    LiveWatch::start(probe, plan(observed.pids()?))
-        .or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))
+    let whole = LiveWatch::start(probe, plan(observed.pids()?));
+    Ok(whole.or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))?)
 }
 
 /// The tables before and after the last look.

@@ -10,7 +10,9 @@ use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
 use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::RuleSettings;
-use fdguard_probe::{Error as ProbeError, Probe};
+use fdguard_diagnose::Error;
+use fdguard_diagnose::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
+use fdguard_probe::Probe;
 use fdguard_trace::{ProcessTables, SiteDetail, Symbols, TracedCommand, monotonic};
 use jiff::Timestamp;
 use rustix::process::Signal;
@@ -18,7 +20,6 @@ use rustix::process::Signal;
 use super::conclusions::Material;
 use super::names::FdNames;
 use super::signals::{Request, SignalRequests, WaitOutcome};
-use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// How long a program may take to end on Ctrl-C. After that the watch resumes: the program handles
 /// Ctrl-C without ending.
@@ -75,7 +76,7 @@ pub(super) fn watch<'p>(
         every,
         jitter: Duration::ZERO,
         length,
-        on_signal: OnSignal::Tell,
+        on_signal: OnSignal::Tell(requests.signals()),
     };
     let mut watched = WatchOutcome {
         began: Timestamp::now(),
@@ -124,10 +125,10 @@ fn start_watch<'p>(
     loop {
         match LiveWatch::start(probe, plan.clone()) {
             Ok(live) => return Ok(Some(live)),
-            Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
-            Err(_) if traced.has_ended()? => return Ok(None),
+            Err(Error::Probe(_)) if traced.has_ended()? => return Ok(None),
             // It cannot be read for a moment while it executes another program.
-            Err(_) => std::thread::sleep(BECOMING),
+            Err(Error::Probe(_)) => std::thread::sleep(BECOMING),
+            Err(error) => return Err(error.into()),
         }
     }
 }

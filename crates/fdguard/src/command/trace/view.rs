@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::watch::Watch;
+use fdguard_diagnose::watching::{LiveWatch, WatchProgress};
 use fdguard_trace::{ObservedTrace, ProcessTables};
 use rustix::process::Signal;
 
@@ -18,7 +19,6 @@ use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::trace::{
     DrawTarget, SiteRow, TraceHeadline, TraceSource, TraceViewOutcome, has_terminal, run,
 };
-use crate::watching::{LiveWatch, WatchProgress};
 
 /// The view may use the terminal only if the program does not.
 pub(super) fn check_free() -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Frame, Origin};
-use fdguard_core::rule::wording;
+use fdguard_core::units;
 use fdguard_trace::Site;
 
 use super::{Document, MOST_PLOTS, STYLE, escape, level, plot, word};
@@ -88,8 +88,8 @@ fn header(report: &TraceReport, title: &str) -> String {
         level(worst),
         diagnosis::word(found.verdict),
         escape(&sentence(report)),
-        counted(found.samples, "sample", "samples"),
-        wording::duration(length.as_secs_f64()),
+        counted(found.samples, "sample"),
+        units::duration(length.as_secs_f64()),
         found.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
     )
 }
@@ -101,10 +101,10 @@ fn sentence(report: &TraceReport) -> String {
     let hazards = found.hazards.iter().filter(|one| one.cleared.is_none());
     let hazards = hazards.map(|one| one.count).sum();
     if hazards > 0 {
-        parts.push(counted(hazards, "descriptor misuse", "descriptor misuses"));
+        parts.push(counted(hazards, "descriptor misuse"));
     }
     parts.push(match (found.baseline, found.last) {
-        (Some(first), Some(last)) if first == last => counted(last, "descriptor", "descriptors"),
+        (Some(first), Some(last)) if first == last => counted(last, "descriptor"),
         (Some(first), Some(last)) => {
             format!("{} → {} descriptors", thousands(first), thousands(last))
         }
@@ -315,7 +315,7 @@ fn row(process: &ProcessSites, site: &Site, process_name: Option<&str>) -> Strin
     let (rate, age) = (site.per_second(), site.oldest_age(process.now));
     let numbers = [
         (rate, rate.map(|rate| format!("+{rate:.1}"))),
-        (age, age.map(wording::duration)),
+        (age, age.map(units::duration)),
     ];
     for (number, shown) in numbers {
         // Unknown values sort below everything.

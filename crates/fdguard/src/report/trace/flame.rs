@@ -58,7 +58,7 @@ impl FlameNode {
     #[must_use]
     pub fn describe(&self, whole: u64) -> String {
         let share = 100.0 * share(self.live, whole);
-        let count = counted(self.live, "descriptor", "descriptors");
+        let count = counted(self.live, "descriptor");
         let language = self
             .language
             .map(name::language)

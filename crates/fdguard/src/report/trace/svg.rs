@@ -91,9 +91,10 @@ fn xml(text: &str) -> String {
 }
 
 fn about(root: &FlameNode, left: u64) -> String {
-    let count = counted(root.live, "descriptor is", "descriptors are");
+    let count = counted(root.live, "descriptor");
+    let verb = if root.live == 1 { "is" } else { "are" };
     let mut text = format!(
-        "{count} still open. Width is the number of descriptors; the outermost frame is at the top; the outlined frame is the culprit."
+        "{count} {verb} still open. Width is the number of descriptors; the outermost frame is at the top; the outlined frame is the culprit."
     );
     if left > 0 {
         let _infallible = write!(text, " {} frames are too narrow to draw.", thousands(left));

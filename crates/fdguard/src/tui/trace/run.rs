@@ -3,6 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 
@@ -13,7 +14,6 @@ use super::{SiteRow, TraceHeadline};
 use crate::tui::end_signal::EndSignal;
 use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
-use crate::watching::WatchProgress;
 
 /// Supplies samples and keeps the sites.
 pub trait TraceSource {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -10,7 +11,6 @@ use super::run::show;
 use super::state::TraceViewState;
 use super::{SiteRow, TraceHeadline, TraceSource, TraceViewOutcome, draw};
 use crate::tui::input::Input;
-use crate::watching::WatchProgress;
 
 fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> SiteRow {
     SiteRow {

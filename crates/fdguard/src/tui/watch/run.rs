@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
+use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 
@@ -13,7 +14,6 @@ use super::state::WatchViewState;
 use crate::tui::end_signal::EndSignal;
 use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
-use crate::watching::WatchProgress;
 
 /// Supplies samples and keeps the watch.
 pub trait WatchSource {

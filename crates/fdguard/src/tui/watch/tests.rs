@@ -5,6 +5,7 @@ use std::{env, io, thread};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use fdguard_core::watch::Watch;
+use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -12,7 +13,6 @@ use super::fixture::{self, Actor, Life};
 use super::run::show;
 use super::{WatchSource, WatchViewEnd, WatchViewState, draw, run};
 use crate::tui::input::Input;
-use crate::watching::WatchProgress;
 
 fn screen(state: &WatchViewState, watch: &Watch, width: u16, height: u16) -> TestBackend {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
