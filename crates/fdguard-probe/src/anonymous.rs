@@ -1,10 +1,11 @@
 //! The kinds of anonymous inodes: one line each, pure.
 
-use crate::fdinfo_detail;
 use fdguard_core::detail::{Eventpoll, OtherDetail, Pidfd, Signalfd, WatcherDetail};
 use fdguard_core::{Class, Detail, Text};
 
 use fdguard_proc::fdinfo::{Fdinfo, PidfdTarget};
+
+use crate::linux::fdinfo_detail;
 
 /// One kind of anonymous inode.
 struct AnonymousKind {

@@ -8,7 +8,6 @@
 
 mod anonymous;
 pub mod error;
-pub mod fdinfo_detail;
 pub mod linux;
 mod lsof;
 pub mod parse;

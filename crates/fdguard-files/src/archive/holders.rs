@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::fdinfo_detail;
+use fdguard_probe::linux::fdinfo_detail;
 use fdguard_probe::linux::holders::{FileHold, HoldKind, SoughtFile};
 use fdguard_proc::comm;
 use fdguard_proc::fdinfo::Fdinfo;

@@ -2,11 +2,11 @@
 
 use fdguard_core::detail::{FileDetail, Memfd, PipeDetail, PipeEnd, PtyDetail};
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, OpenFlags, Text};
+use fdguard_proc::fdinfo::{EpollTarget, Fdinfo};
 
+use super::fdinfo_detail;
 use super::socket_entry::SocketDescription;
 use crate::anonymous;
-use crate::fdinfo_detail;
-use fdguard_proc::fdinfo::{EpollTarget, Fdinfo};
 
 /// `statx` of the file behind a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

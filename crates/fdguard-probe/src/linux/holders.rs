@@ -16,9 +16,8 @@ use fdguard_proc::stat::ProcStat;
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
-use super::{Probe, files, gaps};
+use super::{Probe, fdinfo_detail, files, gaps};
 use crate::Error;
-use crate::fdinfo_detail;
 
 /// A file to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]

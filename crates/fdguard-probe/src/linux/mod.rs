@@ -16,6 +16,7 @@ mod borrow;
 mod cache;
 mod ceilings;
 mod classify;
+pub mod fdinfo_detail;
 mod files;
 mod foreign_netns;
 mod gaps;

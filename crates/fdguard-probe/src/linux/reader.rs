@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use fdguard_core::Fd;
+use fdguard_proc::fdinfo::Fdinfo;
+use fdguard_proc::link::Link;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::path::{Arg, DecInt};
@@ -12,8 +14,6 @@ use super::files;
 use super::mounts::Mount;
 use super::table::TableDir;
 use crate::anonymous;
-use fdguard_proc::fdinfo::Fdinfo;
-use fdguard_proc::link::Link;
 
 /// A number can be reused between two reads; after this many tries it is reported as unstable.
 const TRIES: usize = 16;

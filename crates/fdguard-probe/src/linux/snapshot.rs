@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use fdguard_core::snapshot::{Ceilings, Via};
 use fdguard_core::{Gap, Pid, Snapshot, Tier};
+use fdguard_proc::stat::ProcStat;
 use jiff::Timestamp;
 use rustix::io::Errno;
 
@@ -19,7 +20,6 @@ use super::socket::SocketTable;
 use super::table::TableDraft;
 use super::{Probe, ceilings, files};
 use crate::{Error, ProcessReader, workers};
-use fdguard_proc::stat::ProcStat;
 
 /// From this many processes on, all sockets are requested in advance, and a kernel walk is worth
 /// its start.

@@ -6,10 +6,10 @@ use fdguard_core::detail::{
     Direction, InetDetail, OtherDetail, SocketDetail, UnixDetail, UnixPeer,
 };
 use fdguard_core::{Class, Detail, TcpState, Text};
+use fdguard_proc::net::{InetKind, SocketRecord};
 
 use super::socket_names::{ip_protocol, kind_name, netlink_family};
 use crate::parse::sockaddr::SocketName;
-use fdguard_proc::net::{InetKind, SocketRecord};
 
 /// What makes an entry of a socket.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use fdguard_core::{Fd, FdEntry, Gap, Pid, Tier};
+use fdguard_proc::fdinfo::EpollTarget;
 use rustix::io::Errno;
 
 use super::classify::{ClassifiedEntry, UnresolvedSocket};
@@ -13,7 +14,6 @@ use super::mounts::Mounts;
 use super::reader::{ReadFailure, Reader};
 use super::socket_entry;
 use crate::workers;
-use fdguard_proc::fdinfo::EpollTarget;
 
 /// Below this a second thread costs more than it saves.
 const WORTH_A_THREAD: u64 = 512;

@@ -3,10 +3,10 @@
 use bstr::ByteSlice as _;
 use fdguard_core::detail::{Eventfd, Eventpoll, IoUring, OtherDetail, Pidfd, Timerfd};
 use fdguard_core::{Class, Detail, Fd};
+use fdguard_proc::ascii::decimal;
 
 use super::classify::Thing;
 use crate::anonymous;
-use fdguard_proc::ascii::decimal;
 
 /// The thing behind a name.
 pub(super) fn describe(name: &[u8]) -> Thing {

@@ -1,11 +1,12 @@
 //! Builds one descriptor from its record: pure.
 
+use fdguard_proc::fdinfo::Fdinfo;
+use fdguard_proc::link::Link;
+
 use super::super::classify::{ClassifiedEntry, FileStat, RawEntry, RawFile};
 use super::program::{PIPEFS, SOCKFS};
 use super::record::Record;
 use crate::anonymous;
-use fdguard_proc::fdinfo::Fdinfo;
-use fdguard_proc::link::Link;
 
 /// File systems whose inodes hold the same values as `statx`: no other layer answers for them, as
 /// overlays and networks do.

@@ -4,12 +4,12 @@ use std::os::fd::AsFd as _;
 
 use fdguard_core::detail::OtherDetail;
 use fdguard_core::{Class, Detail, Text};
+use fdguard_proc::ascii::decimal;
 
 use super::Context;
 use crate::linux::borrow::Borrower;
 use crate::linux::kernel::call;
 use crate::linux::table::TableDraft;
-use fdguard_proc::ascii::decimal;
 
 /// Offset of the name in `struct bpf_map_info` and `struct bpf_prog_info`.
 const MAP_NAME: std::ops::Range<usize> = 24..40;

@@ -5,14 +5,14 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use fdguard_core::snapshot::{Cohort, Process};
 use fdguard_core::{Pid, Text};
+use fdguard_proc::children;
+use fdguard_proc::stat::ProcStat;
 
 use super::Context;
 use crate::linux::process::Basics;
 use crate::linux::snapshot::ProcessDraft;
 use crate::linux::{Probe, files};
 use crate::workers;
-use fdguard_proc::children;
-use fdguard_proc::stat::ProcStat;
 
 /// A child by its command, and whether it is a zombie.
 pub(in crate::linux) type Child = (Text, bool);

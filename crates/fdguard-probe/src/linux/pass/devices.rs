@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use fdguard_core::Detail;
+use fdguard_proc::mountinfo;
 
 use super::Context;
 use crate::linux::files;
 use crate::linux::table::TableDraft;
-use fdguard_proc::mountinfo;
 
 /// Adds the device number of each file's file system, by its mount.
 pub(super) fn describe(context: &Context<'_>, table: &mut TableDraft) {

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use fdguard_core::{Detail, Fd};
+use fdguard_proc::fdinfo::EpollTarget;
 
 use super::Links;
 use crate::linux::table::TableDraft;
-use fdguard_proc::fdinfo::EpollTarget;
 
 /// Marks the ghosts: registered files that are no longer at their number, because the number was
 /// closed while a duplicate kept the file alive, or was given to another file. All anonymous inodes

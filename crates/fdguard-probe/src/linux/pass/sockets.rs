@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{OnceLock, PoisonError};
 
 use fdguard_core::{Class, Gap, Pid, TcpState};
+use fdguard_proc::link::Link;
 use rustc_hash::FxHashSet;
 use rustix::io::Errno;
 
@@ -18,7 +19,6 @@ use crate::linux::table::TableDraft;
 use crate::linux::{Probe, files};
 use crate::parse::sockaddr::SocketName;
 use crate::workers;
-use fdguard_proc::link::Link;
 
 /// From this many descriptors on, requesting all sockets while the table is read saves more than it
 /// costs.

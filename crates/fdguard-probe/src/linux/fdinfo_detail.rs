@@ -30,7 +30,7 @@ pub(super) fn open_flags(info: &Fdinfo<'_>) -> Option<OpenFlags> {
 }
 
 /// What an inotify descriptor watches.
-pub(super) fn watched(info: &Fdinfo<'_>) -> Vec<WatchedInode> {
+pub(crate) fn watched(info: &Fdinfo<'_>) -> Vec<WatchedInode> {
     let inode = |((major, minor), ino)| WatchedInode {
         ino,
         dev: format!("{major}:{minor}"),
@@ -50,7 +50,7 @@ pub(super) fn locks(info: &Fdinfo<'_>) -> Vec<FileLock> {
 }
 
 /// Fields of an eventfd.
-pub(super) fn eventfd(info: &Fdinfo<'_>) -> Eventfd {
+pub(crate) fn eventfd(info: &Fdinfo<'_>) -> Eventfd {
     Eventfd {
         // The kernel prints the count in hexadecimal.
         count: info.field(b"eventfd-count").and_then(hexadecimal),
@@ -60,7 +60,7 @@ pub(super) fn eventfd(info: &Fdinfo<'_>) -> Eventfd {
 }
 
 /// Fields of a timer.
-pub(super) fn timerfd(info: &Fdinfo<'_>) -> Timerfd {
+pub(crate) fn timerfd(info: &Fdinfo<'_>) -> Timerfd {
     Timerfd {
         clock: info.number(b"clockid").map(clock_name),
         ticks: info.number(b"ticks"),
@@ -70,7 +70,7 @@ pub(super) fn timerfd(info: &Fdinfo<'_>) -> Timerfd {
 }
 
 /// Registered files and buffers of an io_uring.
-pub(super) fn io_uring(info: &Fdinfo<'_>) -> IoUring {
+pub(crate) fn io_uring(info: &Fdinfo<'_>) -> IoUring {
     IoUring {
         files: info.number(b"UserFiles"),
         buffers: info.number(b"UserBufs"),
@@ -170,7 +170,7 @@ mod tests {
         fn any_bytes_are_survived(bytes: Vec<u8>) {
             let info = Fdinfo::parse(&bytes);
             drop((mode(&info), open_flags(&info), watched(&info), locks(&info)));
-            let _ = (eventfd(&info), io_uring(&info));
+            drop((eventfd(&info), io_uring(&info)));
             let timer = timerfd(&info);
             prop_assert!(timer.remaining.is_none_or(f64::is_finite));
         }
