@@ -22,13 +22,7 @@ const RULES: Rules = Rules {
         ("fdguard-process", &["fdguard-core", "fdguard-proc"]),
         (
             "fdguard-trace",
-            &[
-                "fdguard-core",
-                "fdguard-wire",
-                "fdguard-proc",
-                "fdguard-probe",
-                "fdguard-process",
-            ],
+            &["fdguard-core", "fdguard-wire", "fdguard-proc"],
         ),
         (
             "fdguard-diagnose",
@@ -61,7 +55,6 @@ const RULES: Rules = Rules {
                 "fdguard-probe",
                 "fdguard-process",
                 "fdguard-files",
-                "fdguard-diagnose",
             ],
         ),
         (

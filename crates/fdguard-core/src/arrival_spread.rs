@@ -7,7 +7,8 @@ use crate::count::as_f64;
 const PARTS: u64 = 30;
 /// What keeps arriving does so for at least this share of the whole time.
 const WIDE: f64 = 0.25;
-/// The longest silence at the end, as a share of the time in which they arrived: a program winds up.
+/// The longest silence at the end, as a share of the time in which they arrived: a program winds
+/// up.
 const WINDING_UP: f64 = 1.0 / 3.0;
 /// If this many times as many arrived early as late, arrivals fade.
 const FADING: usize = 3;

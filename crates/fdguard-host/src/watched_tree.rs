@@ -42,8 +42,8 @@ fn borrowed(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<AsyncFd<Borrow
     watched.map_err(io::Error::from)
 }
 
-/// A tree that the runtime watches and other threads may query. Empty before its start and after its
-/// end.
+/// A tree that the runtime watches and other threads may query. Empty before its start and after
+/// its end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedTree(Arc<Mutex<Option<Tree>>>);
 

@@ -36,8 +36,9 @@ use crate::sys;
 /// seconds at most.
 ///
 /// A keeper may be stopped or traced by the processes it keeps, and then reports nothing. The tree
-/// deals with that whenever it is asked for events: the owner waits for [`Tree::interest`], and then
-/// calls [`Tree::told`]. An end that was requested comes at most seven seconds after KILL was due.
+/// deals with that whenever it is asked for events: the owner waits for [`Tree::interest`], and
+/// then calls [`Tree::told`]. An end that was requested comes at most seven seconds after KILL was
+/// due.
 #[derive(Debug)]
 pub struct Tree {
     main: u32,

@@ -128,8 +128,8 @@ impl ProgramEnd<'_> {
             pid: process.pid,
             comm: Text::from(process.comm.as_str()),
             lived: seconds(process.began, process.until),
-            // Only the parent learns a child's exit status. A child that ended by itself wrote an exit
-            // report.
+            // Only the parent learns a child's exit status. A child that ended by itself wrote an
+            // exit report.
             was_cut_off: if process.pid == self.pid {
                 self.was_signalled
             } else {

@@ -1,5 +1,6 @@
-//! Joins a trace with the watch that runs beside it: the tracer knows the lines, the watch the class
-//! and target of each descriptor, and the counts of processes that the tracer cannot see into.
+//! Joins a trace with the watch that runs beside it: the tracer knows the lines, the watch the
+//! class and target of each descriptor, and the counts of processes that the tracer cannot see
+//! into.
 //!
 //! [`LaunchedTrace`] is a program that fdguard launched, [`observed`] one that another fdguard
 //! launched; both give a [`TraceReport`]. [`GrowingSites`] follows the sites while it runs.
@@ -82,8 +83,8 @@ impl TraceReport {
 }
 
 impl ProcessSites {
-    /// Joins what a process held with what a look from outside saw of it. The sites are those before
-    /// and after the look, which saw everything that is older than `looked`, if it was open.
+    /// Joins what a process held with what a look from outside saw of it. The sites are those
+    /// before and after the look, which saw everything that is older than `looked`, if it was open.
     fn from_open(
         (before, after): (&OpenSites, &OpenSites),
         subject: &WatchedProcess,

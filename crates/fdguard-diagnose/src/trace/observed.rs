@@ -1,5 +1,5 @@
-//! The report of a program that another fdguard launched: its tables have the lines of what is open,
-//! and the watch beside them gives the verdict.
+//! The report of a program that another fdguard launched: its tables have the lines of what is
+//! open, and the watch beside them gives the verdict.
 
 use std::collections::BTreeSet;
 
@@ -75,8 +75,8 @@ fn explain_partial_closes(finding: &mut Finding) {
 }
 
 /// What was open at the end. Descriptors that grew until the last look and disappeared with the
-/// program (an interpreter closes its objects at exit) are the subject of the report: they are shown
-/// as they were.
+/// program (an interpreter closes its objects at exit) are the subject of the report: they are
+/// shown as they were.
 fn at_exit(end: &OpenSites, looked: &OpenSites, grown: &BTreeSet<Fd>) -> OpenSites {
     let open = end.open();
     let mut whole = end.clone();

@@ -1,5 +1,5 @@
-//! The common shapes of the interposed functions. Each function is one entry of a table: `opens!` if
-//! it opens descriptors, `asks!` and `on_descriptor!` if it uses one.
+//! The common shapes of the interposed functions. Each function is one entry of a table: `opens!`
+//! if it opens descriptors, `asks!` and `on_descriptor!` if it uses one.
 
 use core::ffi::{c_int, c_void};
 

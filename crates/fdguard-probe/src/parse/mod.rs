@@ -1,4 +1,5 @@
-//! Parses bytes from the kernel outside `/proc`, and from `lsof`: pure, on any platform, never panicking.
+//! Parses bytes from the kernel outside `/proc`, and from `lsof`: pure, on any platform, never
+//! panicking.
 //!
 //! A parser keeps or ignores what it does not know; it never fails because a newer kernel adds
 //! fields.
