@@ -1,10 +1,9 @@
 //! The end of a run, and what follows.
 
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
-use fdguard_process::signals;
 use fdguard_process::tree::{Exit, StopPlan, TreeEvent};
+use fdguard_process::{random, signals};
 
 use super::listening;
 use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
@@ -307,7 +306,7 @@ pub(super) fn millis(length: Duration) -> f64 {
 
 /// A random number from 0 to 1.
 fn chance() -> f64 {
-    let random = std::hash::RandomState::new().build_hasher().finish();
+    let random = random::bytes().map_or(0, u64::from_ne_bytes);
     #[expect(clippy::cast_precision_loss, reason = "a chance needs no 64 bits")]
     let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
     share
