@@ -104,7 +104,7 @@ fn a_table_with_a_wrong_key_says_which_and_where() {
         ("period_seconds = 3", "one of"),
         ("tcp = 80\nnotify = true", "only one of"),
         ("tcp = 80\nbody = \"x\"", "apply only to http"),
-        ("tcp = 80\nperiod_seconds = -1", "not a duration"),
+        ("tcp = 80\nperiod_seconds = -1", "not a time"),
         ("tcp = 80\nsuccess_threshold = 0", "threshold"),
         ("fd = 1", "descriptor"),
     ] {
