@@ -161,14 +161,11 @@ pub(super) fn read(tables: Vec<Table>, place: FileText<'_>) -> Result<Suppressio
 }
 
 fn read_one(table: &Table, place: FileText<'_>) -> Result<Suppression, ConfigMistake> {
-    let class = match &table.class {
-        Some(text) => Some(
-            text.get_ref()
-                .parse()
-                .map_err(|bad: BadClassPattern| place.mistake(text, "cleared.class", bad))?,
-        ),
-        None => None,
-    };
+    let class = table.class.as_ref().map(|text| {
+        let class = text.get_ref().parse();
+        class.map_err(|bad: BadClassPattern| place.mistake(text, "cleared.class", bad))
+    });
+    let class = class.transpose()?;
     let glob = |text: &Option<Spanned<String>>, key: &str| match text {
         Some(text) if text.get_ref().is_empty() => {
             Err(place.mistake(text, key, "must not be empty"))
@@ -178,13 +175,11 @@ fn read_one(table: &Table, place: FileText<'_>) -> Result<Suppression, ConfigMis
             .map(|text| Glob::from(text.get_ref().as_str()))),
     };
     let rule = rule(table, place)?;
-    let line = match &table.line {
-        Some(text) => {
-            let line = text.get_ref().parse();
-            Some(line.map_err(|bad: BadCodeLine| place.mistake(text, "cleared.line", bad))?)
-        }
-        None => None,
-    };
+    let line = table.line.as_ref().map(|text| {
+        let line = text.get_ref().parse();
+        line.map_err(|bad: BadCodeLine| place.mistake(text, "cleared.line", bad))
+    });
+    let line = line.transpose()?;
     let target = glob(&table.target, "cleared.target")?;
     let owner = glob(&table.owner, "cleared.owner")?;
     let reason = &table.reason;
@@ -202,16 +197,13 @@ fn read_one(table: &Table, place: FileText<'_>) -> Result<Suppression, ConfigMis
         return Err(place.mistake(reason, "cleared", message));
     }
     let date = day(&table.date, "cleared.date", place)?;
-    let until = match &table.until {
-        Some(value) => {
-            let until = day(value, "cleared.until", place)?;
-            if until < date {
-                return Err(place.mistake(value, "cleared.until", "must not be before date"));
-            }
-            Some(until)
-        }
-        None => None,
-    };
+    let until = table.until.as_ref().map(|value| {
+        let until = day(value, "cleared.until", place)?;
+        let is_later = until >= date;
+        let early = || place.mistake(value, "cleared.until", "must not be before date");
+        is_later.then_some(until).ok_or_else(early)
+    });
+    let until = until.transpose()?;
     Ok(Suppression {
         rule,
         line,

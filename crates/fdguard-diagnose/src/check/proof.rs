@@ -150,10 +150,7 @@ impl Proof {
         let failing = diagnosis.findings.iter().any(fails) || clearing::has_hazard(&diagnosis);
         let unused = unused(&clearance, &diagnosis, &remains);
         go::explain(&mut diagnosis);
-        let mut found = diagnosis.findings.iter();
-        let piles_up = found.any(|one| one.rule == children::RULE.id && fails(one));
-        let leaks = |one: &Remains| one.judged == RemainsVerdict::PerCycle;
-        if piles_up || remains.iter().any(leaks) {
+        if leaks(&diagnosis, &remains) {
             diagnosis.verdict = Verdict::Leaking;
         }
         Self {
@@ -170,6 +167,13 @@ impl Proof {
             diagnosis,
         }
     }
+}
+
+/// Whether each cycle leaves something, a descriptor or a child.
+fn leaks(found: &Diagnosis, remains: &[Remains]) -> bool {
+    let is_pile = |one: &Finding| one.rule == children::RULE.id && fails(one);
+    let is_left = |one: &Remains| one.judged == RemainsVerdict::PerCycle;
+    found.findings.iter().any(is_pile) || remains.iter().any(is_left)
 }
 
 /// Allowances that matched nothing.

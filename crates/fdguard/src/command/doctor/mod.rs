@@ -40,16 +40,12 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         .transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
     // The user's own symptoms may contain names, too.
-    let ours = Playbook::embedded();
+    let playbooks = [&settings.playbook, &Playbook::embedded()];
     let progress = ProgressLine::on_stderr();
     let plan = DoctorPlan {
         length: args.length,
         every: args.every,
-        playbook: if args.redact {
-            &ours
-        } else {
-            &settings.playbook
-        },
+        playbook: playbooks[usize::from(args.redact)],
     };
     let (material, named_all) = match &patient {
         Patient::Living(probe, pids) => {
@@ -70,13 +66,11 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     } else {
         Evidence::of(material, &settings)
     };
-    let Some(evidence) = evidence else {
-        return Err(HintedError::look(
-            "no process could be watched",
-            "run fdguard top --once to list the processes",
-        )
-        .into());
+    let nobody = || {
+        let hint = "run fdguard top --once to list the processes";
+        HintedError::look("no process could be watched", hint)
     };
+    let evidence = evidence.ok_or_else(nobody)?;
     drop(progress);
     if let Some(path) = args.html.as_deref() {
         output::emit(Some(path), |out| {
