@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::time::{ClockId, clock_gettime};
 use signal_hook::SigId;
 use signal_hook::low_level::{emulate_default_handler, unregister};
 
@@ -28,8 +29,9 @@ pub const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// each signal twice.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A record in the pipe: the signal and its sender, four bytes each. So short a write is atomic.
-const RECORD: usize = 8;
+/// A record in the pipe: the signal and its sender, four bytes each, and the time in eight. So short
+/// a write is atomic.
+const RECORD: usize = 16;
 
 /// The number of listeners by signal. The signals of Linux are 1 to 64.
 static LISTENERS: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
@@ -44,6 +46,8 @@ pub struct ReceivedSignal {
     pub signal: i32,
     /// The sender's pid; 0 for the kernel and invisible processes.
     pub sender: u32,
+    /// When it arrived, by the monotonic clock: a busy process may read it much later.
+    pub at: Duration,
 }
 
 /// A listener: the signals that are read here. When it is dropped, a signal without another
@@ -73,11 +77,12 @@ impl Signals {
             let action = move |info: &libc::siginfo_t| {
                 let mut record = [0; RECORD];
                 record[..4].copy_from_slice(&info.si_signo.to_ne_bytes());
-                record[4..].copy_from_slice(&sender(info).to_ne_bytes());
+                record[4..8].copy_from_slice(&sender(info).to_ne_bytes());
+                record[8..].copy_from_slice(&now().to_ne_bytes());
                 // If the pipe is full, the listener has thousands of signals to read.
                 let _full = rustix::io::write(&*out, &record);
             };
-            // SAFETY: the action makes one system call and neither allocates, locks nor panics:
+            // SAFETY: the action makes two system calls and neither allocates, locks nor panics:
             // the lengths are constant.
             let action = unsafe { signal_hook_registry::register_sigaction(signal, action) }?;
             listeners(signal).fetch_add(1, Ordering::SeqCst);
@@ -105,10 +110,12 @@ impl Signals {
     pub fn next(&self) -> Option<ReceivedSignal> {
         let mut record = [0; RECORD];
         let count = rustix::io::read(&self.pipe, &mut record).ok()?;
-        let (signal, sender) = record.split_first_chunk()?;
+        let (signal, rest) = record.split_first_chunk()?;
+        let (sender, at) = rest.split_first_chunk()?;
         (count == RECORD).then_some(ReceivedSignal {
             signal: i32::from_ne_bytes(*signal),
-            sender: u32::from_ne_bytes(sender.try_into().ok()?),
+            sender: u32::from_ne_bytes(*sender),
+            at: Duration::from_nanos(u64::from_ne_bytes(at.try_into().ok()?)),
         })
     }
 
@@ -168,6 +175,14 @@ fn handle(signal: i32) -> io::Result<()> {
 fn listeners(signal: i32) -> &'static AtomicU32 {
     let at = usize::try_from(signal).unwrap_or_default();
     LISTENERS.get(at).unwrap_or(&LISTENERS[0])
+}
+
+/// The monotonic clock in nanoseconds.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    let rest = u64::try_from(now.tv_nsec).unwrap_or_default();
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(rest)
 }
 
 /// The sender, where the kernel names one.
@@ -258,7 +273,7 @@ pub fn forwardable() -> Vec<i32> {
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
-    use super::{ReceivedSignal, Signals, by_name, name_of};
+    use super::{Signals, by_name, name_of};
 
     fn raise(signal: i32) {
         signal_hook::low_level::raise(signal).unwrap();
@@ -269,16 +284,19 @@ mod tests {
         let signals = Signals::listen([libc::SIGUSR1, libc::SIGTERM, libc::SIGKILL, 99]).unwrap();
         let other = Signals::listen([libc::SIGTERM]).unwrap();
         assert_eq!(signals.next(), None);
-        let signal = libc::SIGTERM;
-        raise(signal);
-        let sender = std::process::id();
+        let before = super::now();
+        raise(libc::SIGTERM);
+        let expected = (libc::SIGTERM, std::process::id());
         for listener in [&signals, &other] {
-            assert_eq!(listener.next(), Some(ReceivedSignal { signal, sender }));
+            let received = listener.next().unwrap();
+            assert_eq!((received.signal, received.sender), expected);
+            let at = u64::try_from(received.at.as_nanos()).unwrap();
+            assert!((before..=super::now()).contains(&at));
             assert_eq!(listener.next(), None);
         }
         drop(other);
-        raise(signal);
-        assert_eq!(signals.next(), Some(ReceivedSignal { signal, sender }));
+        raise(libc::SIGTERM);
+        assert_eq!(signals.next().unwrap().signal, libc::SIGTERM);
     }
 
     #[test]

@@ -59,25 +59,25 @@ impl SignalRequests {
         Arc::clone(&self.signals)
     }
 
-    /// The request since the last call.
+    /// The next request. Counts by the times of arrival: a starved fdguard reads late.
     pub(in crate::command) fn next_request(&mut self) -> Option<Request> {
-        let (mut is_interrupt, mut is_end) = (false, false);
-        while let Some(received) = self.signals.next() {
-            let is_int = received.signal == Signal::INT.as_raw();
-            (is_interrupt, is_end) = (is_interrupt || is_int, is_end || !is_int);
+        loop {
+            let received = self.signals.next()?;
+            let (last, request) = if received.signal == Signal::INT.as_raw() {
+                (&mut self.interrupt, Request::Interrupt)
+            } else {
+                (&mut self.end, Request::End)
+            };
+            if !last.is_new(received.at) {
+                continue;
+            }
+            self.times += 1;
+            return Some(if self.times > 1 {
+                Request::Leave
+            } else {
+                request
+            });
         }
-        let is_interrupt = is_interrupt && self.interrupt.is_new();
-        let request = match (is_interrupt, is_end && self.end.is_new()) {
-            (_, true) => Request::End,
-            (true, false) => Request::Interrupt,
-            (false, false) => return None,
-        };
-        self.times += 1;
-        Some(if self.times > 1 {
-            Request::Leave
-        } else {
-            request
-        })
     }
 
     /// Restores the default meaning of signals: a reader that does not read the report must not
@@ -127,12 +127,27 @@ impl SignalRequests {
 
 /// When a signal of a kind last arrived.
 #[derive(Debug, Default)]
-struct LastSignal(Option<Instant>);
+struct LastSignal(Option<Duration>);
 
 impl LastSignal {
     /// Records that one arrived; false if it belongs to the one before.
-    fn is_new(&mut self) -> bool {
-        let last = self.0.replace(Instant::now());
-        last.is_none_or(|last| last.elapsed() >= TOGETHER)
+    fn is_new(&mut self, at: Duration) -> bool {
+        let last = self.0.replace(at);
+        last.is_none_or(|last| at.saturating_sub(last) >= TOGETHER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::LastSignal;
+
+    #[test]
+    fn a_repeated_signal_counts_once_however_late_it_is_read() {
+        let mut last = LastSignal::default();
+        let arrivals = [1000, 1299, 1598, 1899].map(Duration::from_millis);
+        let counted = arrivals.map(|at| last.is_new(at));
+        assert_eq!(counted, [true, false, false, true]);
     }
 }
