@@ -177,7 +177,7 @@ fn nonsense_is_one_line_and_exit_2() {
         ),
         (&["--max-sessions", "0"], "--max-sessions"),
         (&["--idle", "0s"], "--idle"),
-        (&["--max-body", "8MB"], "--max-body"),
+        (&["--max-body", "8 parsecs"], "--max-body"),
         (&["--token-file", "/tmp/x", "--no-token"], "--no-token"),
     ] {
         let args: Vec<&str> = ["host"].iter().chain(args).copied().collect();
