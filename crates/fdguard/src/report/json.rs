@@ -7,6 +7,12 @@ use fdguard_core::{FdEntry, Gap, Snapshot, Summary};
 use fdguard_probe::workers;
 use serde::Serialize;
 
+/// Writes a document in one line.
+pub fn write_line(out: &mut dyn Write, document: &impl Serialize) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, document)?;
+    Ok(writeln!(out)?)
+}
+
 /// The document around several snapshots.
 #[derive(Serialize)]
 struct Many<'a> {

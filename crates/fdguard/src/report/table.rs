@@ -1,6 +1,6 @@
 //! Text in columns.
 
-use fdguard_core::Class;
+use fdguard_core::{Class, TcpState};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::terminal::sanitize_str;
@@ -18,6 +18,15 @@ pub enum Side {
 #[must_use]
 pub fn class_name(class: &Class) -> String {
     sanitize_str(&class.to_string()).into_owned()
+}
+
+/// The same for a family: connections of every state are one.
+#[must_use]
+pub fn family_name(family: &Class) -> String {
+    match family {
+        Class::Tcp(TcpState::Unknown) => "tcp".to_owned(),
+        other => class_name(other),
+    }
 }
 
 /// Lays out rows in columns, two spaces apart. With a width, the last column is cut to fit; without
@@ -106,6 +115,12 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
         thousands(number),
         if number == 1 { one } else { many }
     )
+}
+
+/// The same if it may be unknown.
+#[must_use]
+pub fn known(number: Option<u64>) -> String {
+    number.map_or_else(|| "?".to_owned(), thousands)
 }
 
 /// A number with thousands separators: 523290 as `523,290`.

@@ -2,7 +2,6 @@
 //! is [`super::html::trace`].
 
 pub mod answer;
-pub mod flame;
 pub mod folded;
 pub mod hazard;
 pub mod name;
@@ -11,6 +10,7 @@ mod protobuf;
 pub mod svg;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tree;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -54,14 +54,6 @@ pub struct ProcessSites {
 }
 
 impl TraceReport {
-    /// Every call path that left something open, with its process and its site.
-    pub fn call_paths(&self) -> impl Iterator<Item = (&ProcessSites, &Site, &CallPath)> {
-        self.processes.iter().flat_map(|process| {
-            let sites = process.sites.iter();
-            sites.flat_map(move |site| site.paths.iter().map(move |path| (process, site, path)))
-        })
-    }
-
     /// The call paths of a process that left nothing open.
     #[must_use]
     pub fn closed_paths(&self, pid: Pid) -> Vec<CallPath> {
