@@ -101,7 +101,7 @@ mod tests {
     use fdguard_core::{Snapshot, Summary};
 
     use super::{LONG, encode};
-    use crate::tui::fixture;
+    use crate::tui::top::fixture;
 
     /// The fixture's snapshot with its descriptors repeated.
     fn long(count: usize) -> Snapshot {

@@ -15,9 +15,8 @@ use super::sites::{SiteNow, Sites};
 use crate::exit::HintedError;
 use crate::report::trace::name;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::tui::trace::{
-    DrawTarget, SiteRow, TraceHeadline, TraceSource, TraceViewOutcome, has_terminal, run,
-};
+use crate::tui::trace::{SiteRow, TraceHeadline, TraceSource, run};
+use crate::tui::{DrawTarget, ViewEnd, has_terminal};
 use crate::watching::{LiveWatch, WatchProgress};
 
 /// The view may use the terminal only if the program does not.
@@ -58,7 +57,7 @@ pub(super) fn show(
         is_coloured(&std::io::stdout()),
     )?;
     let sampled = source.sampled;
-    if outcome != TraceViewOutcome::Ended {
+    if outcome != ViewEnd::Ended {
         live.stop(WatchEnd::Interrupted)?;
     }
     Ok(sampled)
@@ -79,10 +78,10 @@ impl TraceObserver for Viewer {
         };
         let is_coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         match run(&mut source, DrawTarget::Terminal, is_coloured)? {
-            TraceViewOutcome::Ended => return Ok(()),
-            TraceViewOutcome::Quit => {}
+            ViewEnd::Ended => return Ok(()),
+            ViewEnd::Quit => {}
             // As the terminal would have done.
-            TraceViewOutcome::Interrupted => {
+            ViewEnd::Interrupted => {
                 rustix::process::kill_current_process_group(Signal::INT)?;
             }
         }

@@ -26,7 +26,8 @@ use crate::cli::WatchArgs;
 use crate::exit::{self, HintedError};
 use crate::output::OutputStream;
 use crate::report::{diagnosis, rules, state_line};
-use crate::tui::watch::{WatchOptions, WatchViewEnd};
+use crate::tui::ViewEnd;
+use crate::tui::watch::WatchOptions;
 use crate::watching::{LiveWatch, WatchProgress};
 use crate::{output, progress, recording, terminal, tui};
 
@@ -77,7 +78,7 @@ fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &RuleSettings) -> a
         name: name.unwrap_or_default(),
     };
     let outcome = tui::watch::run(engine, &options)?;
-    if outcome == WatchViewEnd::Quit {
+    if outcome != ViewEnd::Ended {
         engine.stop(WatchEnd::Interrupted)?;
     }
     Ok(())
