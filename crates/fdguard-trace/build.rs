@@ -68,6 +68,8 @@ fn build(package: &Path, out: &Path, target: &str) {
             "--target",
             target,
         ])
+        .args(["--config", "profile.release.opt-level=3"])
+        .args(["--config", "profile.release.codegen-units=1"])
         .args(["--config", "profile.release.lto=\"fat\""])
         .args(["--config", "profile.release.panic=\"abort\""])
         .args(["--config", "profile.release.strip=\"debuginfo\""])

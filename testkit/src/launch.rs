@@ -22,7 +22,7 @@ pub fn run_as(uid: u32, mut command: Command) -> Command {
 }
 
 /// Starts the child with only the three standard streams.
-pub(crate) fn start_clean(command: &mut Command) {
+pub fn start_clean(command: &mut Command) {
     let close_rest_at_exec = || {
         // SAFETY: close_range takes three numbers and touches no memory of this process.
         let result = unsafe {

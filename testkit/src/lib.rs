@@ -23,7 +23,7 @@ mod victim;
 
 pub use fake_proc::{FakeProc, FakeProcess};
 pub use holding::VictimHolding;
-pub use launch::{NOBODY, run_as};
+pub use launch::{NOBODY, run_as, start_clean};
 pub use locate::{c_variant, c_victim, compiled, victim_path};
 pub use report::{VictimReport, next_line, number, text};
 pub use requirement::{TestRuntime, have, is_root, may_install, runtimes, skip, software};

@@ -84,7 +84,7 @@ const RULES: Rules = Rules {
         ("testkit", &["fdguard-core", "fdguard-probe", "fdguard"]),
         ("xtask", &["fdguard-core", "fdguard-probe", "fdguard"]),
     ],
-    for_tests: &["testkit"],
+    for_tests: &["testkit", "fdguard-canary"],
     only_in: &[
         ("clap", &["fdguard", "xtask"]),
         ("clap_complete", &["fdguard"]),
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "Cargo.toml:1: fdguard-core may not use fdguard-probe: of ours it uses fdguard-wire only"
+                "Cargo.toml:1: fdguard-core may not use fdguard-probe: of ours it uses fdguard-wire, fdguard-proc only"
             ]
         );
     }

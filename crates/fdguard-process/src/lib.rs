@@ -9,6 +9,7 @@ pub mod adopt;
 mod cgroup;
 pub mod environment;
 pub mod identity;
+pub mod input_file;
 mod keeper;
 mod limits;
 pub mod listen;

@@ -12,7 +12,6 @@ pub mod event;
 pub mod evidence;
 pub mod health;
 pub mod inject;
-pub mod input_file;
 pub mod limit;
 pub mod meter;
 pub mod metrics;

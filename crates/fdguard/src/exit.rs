@@ -161,6 +161,13 @@ fn first_line(error: &clap::Error) -> String {
 }
 
 fn usage_hint(error: &clap::Error) -> String {
+    if let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some(feature) = crate::cli::feature_of(command)
+    {
+        return format!(
+            "this build has no `{command}`: install it with cargo install fdguard --features {feature}"
+        );
+    }
     match error
         .get(ContextKind::SuggestedArg)
         .or_else(|| error.get(ContextKind::SuggestedSubcommand))

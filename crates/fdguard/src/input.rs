@@ -4,8 +4,8 @@
 use std::fs::File;
 use std::path::Path;
 
-use fdguard_supervise::input_file;
-pub(crate) use fdguard_supervise::input_file::{InputError, SAVED, WRITTEN};
+use fdguard_process::input_file;
+pub(crate) use fdguard_process::input_file::{InputError, SAVED, WRITTEN};
 
 use crate::exit::HintedError;
 
@@ -27,6 +27,7 @@ pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
 }
 
 /// The same for a file that may not exist yet.
+#[cfg(feature = "trace")]
 pub(crate) fn read_text_if_present(path: &Path) -> anyhow::Result<Option<String>> {
     match input_file::read_text(path, WRITTEN) {
         Err(error) if error.is_absent() => Ok(None),

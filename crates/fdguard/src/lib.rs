@@ -4,9 +4,9 @@
 //! `fdguard-core`, read by `fdguard-probe`.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
-pub mod canary;
 pub mod cli;
 pub mod command;
 pub mod doctor;
@@ -24,6 +24,15 @@ pub mod watching;
 
 /// Runs the command with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if let [_, word] = &args[..]
+        && (word == "--version" || word == "-V")
+    {
+        // Scripts ask this often: answer before the command line is built.
+        let line = concat!("fdguard ", env!("CARGO_PKG_VERSION"), "\n");
+        let printed = output::emit(None, |out| Ok(out.write_all(line.as_bytes())?));
+        return ExitCode::from(printed.map_or_else(|error| exit::report(&error), |()| exit::CLEAN));
+    }
     let code = match cli::Cli::parse_args(args) {
         Ok(cli) => command::dispatch(cli),
         Err(error) => exit::usage(&error),

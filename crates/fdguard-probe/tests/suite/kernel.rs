@@ -224,6 +224,8 @@ threading.Thread(target=alone).start()
 ";
     let mut command = Command::new("python3");
     command.args(["-c", program]).stdout(Stdio::piped());
+    // What the test itself inherited may be shared with processes that come and go.
+    testkit::start_clean(&mut command);
     let mut child = Holder(command.stdin(Stdio::null()).spawn().unwrap());
     let mut line = String::new();
     let mut said = std::io::BufReader::new(child.0.stdout.take().unwrap());

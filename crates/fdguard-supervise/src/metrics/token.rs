@@ -7,7 +7,7 @@ use std::str::FromStr;
 use fdguard_core::bearer::BearerToken;
 use serde::Deserialize;
 
-use crate::input_file;
+use fdguard_process::input_file;
 
 /// Where the token comes from. Never from the command line itself, which every user can read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -7,8 +7,8 @@ use std::path::Path;
 use super::{Supervisor, pages};
 use crate::config::{self, RunSettings};
 use crate::event::LogEvent;
-use crate::input_file;
 use crate::service::Service;
+use fdguard_process::input_file;
 
 /// Services by the effect of a reload.
 #[derive(Debug, Default)]

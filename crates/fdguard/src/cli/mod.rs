@@ -4,40 +4,58 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
+#[cfg(feature = "files")]
 mod archive;
+#[cfg(feature = "trace")]
 mod check;
 mod diff;
 mod doctor;
+#[cfg(feature = "supervise")]
 mod drill;
 mod duration;
 mod explain;
 mod help;
+#[cfg(feature = "host")]
 mod host;
+#[cfg(feature = "files")]
 mod inspect;
+#[cfg(feature = "trace")]
 mod protect;
+#[cfg(feature = "trace")]
 mod ready;
+#[cfg(feature = "supervise")]
 mod run;
 mod select;
 mod snap;
 mod top;
+#[cfg(feature = "trace")]
 mod trace;
 mod unit;
 mod watch;
 
+#[cfg(feature = "files")]
 pub use archive::ArchiveArgs;
+#[cfg(feature = "trace")]
 pub use check::{Annotations, CheckArgs, ExerciseArgs, LeaveArgs, ReportArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
+#[cfg(feature = "supervise")]
 pub use drill::DrillArgs;
 pub use explain::ExplainArgs;
+#[cfg(feature = "host")]
 pub use host::{AccessArgs, BoundArgs, HostArgs, SessionArgs};
+#[cfg(feature = "files")]
 pub use inspect::{InspectArgs, InspectCheck};
+#[cfg(feature = "trace")]
 pub use protect::{ProtectArgs, ProtectLevel};
+#[cfg(feature = "trace")]
 pub use ready::ReadyArg;
+#[cfg(feature = "supervise")]
 pub use run::RunArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, TierArg, ViaArg};
 pub use top::TopArgs;
+#[cfg(feature = "trace")]
 pub use trace::{OutputArgs, TraceArgs};
 pub use unit::{RestartArg, UnitArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
@@ -95,22 +113,29 @@ pub enum Command {
     /// Watch a process for leaks: class, rate, time left to each limit.
     Watch(Box<WatchArgs>),
     /// Find the line of code that opened what is still open.
+    #[cfg(feature = "trace")]
     Trace(Box<TraceArgs>),
     /// Fail if a program, or a server under exercise, leaks descriptors.
+    #[cfg(feature = "trace")]
     Check(Box<CheckArgs>),
     /// Supervise a service in the foreground, with descriptor budgets.
+    #[cfg(feature = "supervise")]
     Run(Box<RunArgs>),
     /// Test a service: kill -9, full table, taken port, orphan.
+    #[cfg(feature = "supervise")]
     Drill(DrillArgs),
     /// Check a SQLite database or log for damage and list its holders.
+    #[cfg(feature = "files")]
     Inspect(InspectArgs),
     /// Move logs to an archive without losing a line.
+    #[cfg(feature = "files")]
     Archive(ArchiveArgs),
     /// Find the log lines that mean descriptor exhaustion.
     Explain(ExplainArgs),
     /// Write or lint a unit for systemd, launchd, supervisord or compose.
     Unit(Box<UnitArgs>),
     /// Serve agent sessions, cleanup and interruptible calls (HTTP, MCP).
+    #[cfg(feature = "host")]
     Host(Box<HostArgs>),
     /// Print a shell completion script.
     Completions {
@@ -118,6 +143,17 @@ pub enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+}
+
+/// The feature of this crate that adds a command; `None` for a command that every build has.
+pub(crate) fn feature_of(command: &str) -> Option<&'static str> {
+    match command {
+        "trace" | "check" => Some("trace"),
+        "run" | "drill" => Some("supervise"),
+        "inspect" | "archive" => Some("files"),
+        "host" => Some("host"),
+        _ => None,
+    }
 }
 
 /// When to use colour; `auto` honours `NO_COLOR` and `CLICOLOR_FORCE`.

@@ -23,5 +23,6 @@ pub mod state_line;
 pub mod style;
 pub mod table;
 pub(crate) mod text;
+#[cfg(feature = "trace")]
 pub mod trace;
 pub(crate) mod wrap;

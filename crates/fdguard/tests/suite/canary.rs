@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use fdguard::canary::Baseline;
+use fdguard_canary::Baseline;
 
 use super::{CommandOutput, fdguard};
 

@@ -45,7 +45,9 @@ fn every_command_helps_with_examples() {
     for word in ["completions", "Exit codes", "--color", "--version"] {
         assert!(text.contains(word), "{word}");
     }
-    assert!(run(["--version"]).text().starts_with("fdguard "));
+    let version = concat!("fdguard ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(run(["--version"]).text(), version);
+    assert_eq!(run(["-V", "--color=never"]).text(), version);
 }
 
 #[test]

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use fdguard_probe::Probe;
+use fdguard_process::input_file;
 use fdguard_process::listen::activation;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
 use fdguard_supervise::config::{ConfigMistake, Overrides, RunSettings, ServiceConfig, explain};
 use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
-use fdguard_supervise::input_file;
 use fdguard_supervise::supervisor::{self, StartRefusal, SupervisorLaunch};
 use fdguard_trace::TracedProgram;
 

@@ -3,6 +3,7 @@
 
 mod plot;
 mod scale;
+#[cfg(feature = "trace")]
 pub mod trace;
 
 use std::borrow::Cow;
