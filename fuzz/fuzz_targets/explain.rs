@@ -17,5 +17,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         pieces.feed(piece);
     }
     assert_eq!(pieces.finish(&[]), whole);
-    assert_eq!(whole.lines_read, bytes.split_inclusive(|byte| *byte == b'\n').count() as u64);
+    assert_eq!(
+        whole.lines_read,
+        bytes.split_inclusive(|byte| *byte == b'\n').count() as u64
+    );
 });

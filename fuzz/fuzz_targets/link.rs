@@ -1,7 +1,7 @@
 #![no_main]
 //! Targets of descriptor links: the text can be put together again from its parts.
 
-use fdguard_probe::parse::link::Link;
+use fdguard_proc::link::Link;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     match Link::parse(bytes) {

@@ -1,7 +1,7 @@
 #![no_main]
 //! `/proc/PID/maps`: a file's name may hold anything.
 
-use fdguard_probe::parse::maps::{mappings, unescaped};
+use fdguard_proc::maps::{mappings, unescaped};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for mapping in mappings(bytes) {

@@ -1,9 +1,14 @@
 #![no_main]
-//! `/proc/PID/mountinfo`.
+//! `/proc/PID/mountinfo`: one mount a line at most.
 
-use fdguard_probe::parse::mountinfo::local_mounts;
+use fdguard_proc::mountinfo::{devices, hides_processes, mounts, unescaped};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let lines = bytes.split(|byte| *byte == b'\n').count();
-    assert!(local_mounts(bytes).count() <= lines);
+    assert!(mounts(bytes).count() <= lines);
+    assert_eq!(mounts(bytes).count(), devices(bytes).count());
+    for mount in mounts(bytes) {
+        assert!(unescaped(mount.place).len() <= mount.place.len());
+    }
+    let _ = hides_processes(bytes, b"/proc");
 });

@@ -1,7 +1,7 @@
 #![no_main]
 //! The text tables of sockets, each reader on the same bytes: one row a line at most.
 
-use fdguard_probe::parse::net::{InetKind, inet, netlink, packet, unix};
+use fdguard_proc::net::{InetKind, inet, netlink, packet, unix};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let lines = bytes.split(|byte| *byte == b'\n').count();

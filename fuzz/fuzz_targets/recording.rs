@@ -1,11 +1,13 @@
 #![no_main]
 //! Recordings, plain and compressed: whatever they hold, they end and can be judged.
 
+use std::io::Cursor;
 use std::sync::LazyLock;
 
-use fdguard_core::config::{Suppressions, Levels};
+use fdguard_core::config::{Levels, Suppressions};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::rule::RuleSettings;
+use fdguard_diagnose::recording::{Replay, play};
 
 // Once: reading the playbook takes longer than most recordings.
 static SETTINGS: LazyLock<RuleSettings> = LazyLock::new(|| RuleSettings {
@@ -17,7 +19,8 @@ static SETTINGS: LazyLock<RuleSettings> = LazyLock::new(|| RuleSettings {
 });
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Ok((watch, _)) = fdguard::recording::replay_bytes(bytes.to_vec()) else {
+    let source = Box::new(Cursor::new(bytes.to_vec()));
+    let Ok((watch, _)) = Replay::new("bytes", source).map(play) else {
         return;
     };
     assert!(watch.ended().is_some());

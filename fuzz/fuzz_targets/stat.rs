@@ -1,12 +1,13 @@
 #![no_main]
 //! `/proc/PID/stat`: the command stands in parentheses, whatever it holds.
 
-use fdguard_probe::parse::stat::ProcStat;
+use fdguard_proc::stat::ProcStat;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Some(stat) = ProcStat::parse(bytes) {
         let shown = [b"(", stat.comm, b")"].concat();
         assert!(bytes.windows(shown.len()).any(|part| part == shown));
-        let _ = stat.is_zombie();
+        assert!(stat.is_zombie() || !stat.has_ended());
+        assert_eq!(stat.key(7).start_ticks, stat.start_ticks);
     }
 });

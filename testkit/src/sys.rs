@@ -3,7 +3,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "rustix has no signalfd, fanotify, bpf, perf, io_uring setup, landlock, secret memory, ranged locks, and no write to a stale number, no ptrace"
+    reason = "rustix has no signalfd, fanotify, bpf, perf, io_uring setup, landlock, secret memory, ranged locks, and no write to a stale number, no ptrace, no signal to a thread"
 )]
 
 use std::ffi::CStr;
@@ -29,6 +29,15 @@ pub fn signalfd(signals: &[u8]) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads eight bytes from the mask, which lives until the call returns.
     let result = unsafe { libc::syscall(libc::SYS_signalfd4, -1, &raw const mask, 8_usize, flags) };
     owned(result)
+}
+
+/// Sends a signal to one thread of a process.
+pub fn signal_thread(pid: u32, thread: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: takes three numbers and touches no memory of this process.
+    let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, signal) };
+    (result == 0)
+        .then_some(())
+        .ok_or_else(io::Error::last_os_error)
 }
 
 /// A fanotify group.

@@ -37,6 +37,7 @@ const RULES: Rules = Rules {
                 "fdguard-proc",
                 "fdguard-probe",
                 "fdguard-trace",
+                "fdguard-process",
             ],
         ),
         (
@@ -103,6 +104,8 @@ const RULES: Rules = Rules {
                 "fdguard-process",
             ],
         ),
+        ("signal-hook", &["fdguard-process"]),
+        ("signal-hook-registry", &["fdguard-process"]),
         ("tokio", &["fdguard-host"]),
         ("axum", &["fdguard-host"]),
         ("rmcp", &["fdguard-host"]),
@@ -121,6 +124,7 @@ const RULES: Rules = Rules {
     ],
     forbid_unsafe: &[
         "crates/fdguard-core/src/lib.rs",
+        "crates/fdguard-proc/src/lib.rs",
         "crates/fdguard-wire/src/lib.rs",
     ],
     may_be_unsafe: &[

@@ -218,6 +218,52 @@ pub struct Diagnosis {
     pub gaps: Vec<Gap>,
 }
 
+impl Diagnosis {
+    /// A diagnosis of a process from which nothing is known yet.
+    #[must_use]
+    pub fn new(
+        process: Process,
+        (started_at, ended_at): (Timestamp, Timestamp),
+        ended: WatchEnd,
+        backend: &str,
+    ) -> Self {
+        Self {
+            schema: DIAGNOSIS_SCHEMA.to_owned(),
+            started_at,
+            ended_at,
+            process,
+            samples: 0,
+            baseline: None,
+            last: None,
+            verdict: Verdict::Unknown,
+            ended,
+            findings: Vec::new(),
+            hazards: Vec::new(),
+            peak: None,
+            peak_at: None,
+            released_at_end: None,
+            sites: None,
+            processes: Vec::new(),
+            predecessors: Vec::new(),
+            coverage: Coverage {
+                backend: backend.to_owned(),
+                attributed_fds: 0,
+                live_fds: None,
+                lost_events: 0,
+            },
+            gaps: Vec::new(),
+        }
+    }
+
+    /// The command of one of its processes.
+    #[must_use]
+    pub fn comm_of(&self, pid: Pid) -> Option<&Text> {
+        let mut processes = self.processes.iter();
+        let of_opinion = processes.find(|one| one.pid == pid).map(|one| &one.comm);
+        of_opinion.or((self.process.pid == pid).then_some(&self.process.comm))
+    }
+}
+
 /// Descriptors that were closed because the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleasedAtEnd {

@@ -18,7 +18,7 @@ pub use collected_events::CollectedEvents;
 pub use fdguard_wire::{CloseCall, FdCall, OpenCall};
 use serde::{Deserialize, Serialize};
 
-use crate::{Class, Fd, FileId, ProcKey};
+use crate::{Class, Fd, FileId, TraceKey};
 
 /// A thread, by the number that the kernel gives it.
 pub type Tid = u32;
@@ -32,7 +32,7 @@ pub struct StackId(pub u32);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEvent {
     /// The process.
-    pub process: ProcKey,
+    pub process: TraceKey,
     /// The thread.
     pub thread: Tid,
     /// Nanoseconds of the monotonic clock. A close carries the time before its call and an open the
@@ -174,7 +174,7 @@ pub enum What {
     /// A process was created.
     Fork {
         /// The new one.
-        child: ProcKey,
+        child: TraceKey,
         /// Whether both share one table (`CLONE_FILES`).
         #[serde(default)]
         shares_table: bool,
@@ -263,15 +263,12 @@ impl fmt::Display for Errno {
 #[cfg(test)]
 mod tests {
     use super::{Errno, OpenCall, StackId, TraceEvent, What};
-    use crate::{Class, ProcKey};
+    use crate::{Class, TraceKey};
 
     #[test]
     fn an_event_is_short_in_json_and_comes_back() {
         let event = TraceEvent {
-            process: ProcKey {
-                pid: 7,
-                start_ticks: 70,
-            },
+            process: TraceKey { pid: 7, began: 70 },
             thread: 8,
             at: 9,
             stack: Some(StackId(3)),
@@ -284,7 +281,7 @@ mod tests {
             },
         };
         let json = serde_json::to_string(&event).unwrap();
-        let expected = r#"{"process":{"pid":7,"start_ticks":70},"thread":8,"at":9,"stack":3,"what":"birth","fd":5,"how":"open","class":"regular","cloexec":true}"#;
+        let expected = r#"{"process":{"pid":7,"began":70},"thread":8,"at":9,"stack":3,"what":"birth","fd":5,"how":"open","class":"regular","cloexec":true}"#;
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_str::<TraceEvent>(&json).unwrap(), event);
     }

@@ -49,6 +49,32 @@ pub struct Finding {
     pub cleared: Option<ClearedNote>,
 }
 
+impl Finding {
+    /// A finding that is certain; what else is known is added.
+    #[must_use]
+    pub fn new(rule: &str, pid: Pid, comm: Text, severity: Severity) -> Self {
+        Self {
+            rule: rule.to_owned(),
+            pid,
+            comm,
+            severity,
+            class: None,
+            target: None,
+            count: None,
+            grown: None,
+            rate_per_min: None,
+            confidence: 1.0,
+            walls: Vec::new(),
+            why: String::new(),
+            next_step: String::new(),
+            origin: None,
+            shape: None,
+            advice: None,
+            cleared: None,
+        }
+    }
+}
+
 /// A limit, and when it is reached if nothing changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WallEta {

@@ -5,7 +5,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use crate::ProcKey;
+use fdguard_proc::ProcKey;
+
 use crate::count::{as_f64, difference};
 use crate::host::{HostRow, HostView};
 

@@ -1,11 +1,12 @@
 //! The radar: a few facts about every process on the host, without any privilege.
 
+use fdguard_proc::ProcKey;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Ceilings, Limits};
 use crate::wall;
-use crate::{Gap, Pid, ProcKey, Text};
+use crate::{Gap, Pid, Text};
 
 /// One look at the whole host.
 #[derive(Clone, Debug, Default, PartialEq)]

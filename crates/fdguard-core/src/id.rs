@@ -8,13 +8,14 @@ pub type Pid = u32;
 /// A descriptor number in an observed process. fdguard's own descriptors are `OwnedFd`.
 pub type Fd = u32;
 
-/// One process for as long as it lives: a bare pid may be reused a moment later.
+/// One program in a traced process: the injected library begins anew with each exec. A process
+/// itself is a [`ProcKey`](fdguard_proc::ProcKey).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ProcKey {
+pub struct TraceKey {
     /// The process number.
     pub pid: Pid,
-    /// Start time in clock ticks after boot, as the kernel counts it.
-    pub start_ticks: u64,
+    /// When the library began, in nanoseconds of the monotonic clock.
+    pub began: u64,
 }
 
 /// What a descriptor refers to, as reported by the kernel: the mount it was opened through and the

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrival_spread;
 pub mod bearer;
 pub mod blame;
 pub mod children;
@@ -24,7 +25,6 @@ pub mod dependency_path;
 pub mod detail;
 pub mod diagnosis;
 pub mod document;
-pub mod duration;
 pub mod entry;
 pub mod event;
 pub mod evidence;
@@ -36,12 +36,14 @@ pub mod gap;
 pub mod glob;
 pub mod growth;
 pub mod hazard;
+pub mod hex;
 pub mod host;
 pub mod id;
 pub mod judge;
 pub mod ledger;
 pub mod lifetimes;
 pub mod lint;
+pub mod located;
 pub mod log_event;
 pub mod open_flags;
 pub mod origin;
@@ -61,6 +63,7 @@ pub mod summary;
 mod testing;
 pub mod text;
 pub mod timeline;
+pub mod units;
 pub mod wall;
 pub mod watch;
 
@@ -69,7 +72,7 @@ pub use delta::Delta;
 pub use detail::Detail;
 pub use entry::{FdEntry, FdHolder, Mode};
 pub use gap::Gap;
-pub use id::{Fd, FileId, Pid, ProcKey};
+pub use id::{Fd, FileId, Pid, TraceKey};
 pub use open_flags::OpenFlags;
 pub use select_use::SelectUse;
 pub use snapshot::{Snapshot, Tier};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::units::counted;
 use crate::{Class, Detail, FdEntry, Pid, Snapshot, Text};
 
 /// Sentences about the patterns in what is open, the most useful first.
@@ -183,11 +184,6 @@ impl Shape {
 /// Within a tenth.
 fn is_close(a: u64, b: u64) -> bool {
     a.abs_diff(b) * 10 <= b
-}
-
-fn counted(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }
 
 fn pty_sessions(fds: &[FdEntry]) -> Option<String> {

@@ -14,7 +14,7 @@ use crate::{hazard, lint, playbook, proof};
 
 pub mod growth;
 mod settings;
-pub mod wording;
+pub(crate) mod wording;
 
 pub use settings::RuleSettings;
 

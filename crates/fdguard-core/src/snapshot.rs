@@ -1,9 +1,10 @@
 //! The observations of one process at one moment.
 
+use fdguard_proc::ProcKey;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{FdEntry, Gap, Pid, ProcKey, Text};
+use crate::{FdEntry, Gap, Pid, Text};
 
 /// How much could be observed. Always named in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, ProcessDiagnosis, WatchEnd};
+use crate::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
 use crate::finding::Finding;
 use crate::judge::Verdict;
 use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
@@ -218,39 +218,22 @@ impl Watch {
         let (ended, ended_at) = self
             .ended
             .unwrap_or((WatchEnd::RecordingCut, self.wall_time()));
-        Some(Diagnosis {
-            schema: DIAGNOSIS_SCHEMA.to_owned(),
-            started_at: self.header.started_at,
-            ended_at,
-            process: first.process.clone(),
+        let times = (self.header.started_at, ended_at);
+        let mut found = Diagnosis {
             samples: first.timeline.looks(),
             baseline: first.timeline.baseline(),
             last: first.timeline.count(),
             verdict: verdict.unwrap_or(Verdict::Unknown),
-            ended,
             findings,
-            hazards: Vec::new(),
-            peak: None,
-            peak_at: None,
-            released_at_end: None,
-            sites: None,
-            coverage: self.coverage(),
             processes,
             predecessors,
             gaps: self.all_gaps(),
-        })
-    }
-
-    fn coverage(&self) -> Coverage {
+            ..Diagnosis::new(first.process.clone(), times, ended, "probe")
+        };
         let listed = self.subjects().filter(|one| one.timeline.is_listed());
-        let live: u64 = listed.map(|one| one.timeline.live().len() as u64).sum();
-        let any = self.subjects().any(|one| one.timeline.is_listed());
-        Coverage {
-            backend: "probe".to_owned(),
-            attributed_fds: 0,
-            live_fds: any.then_some(live),
-            lost_events: 0,
-        }
+        let counts = listed.map(|one| one.timeline.live().len() as u64);
+        found.coverage.live_fds = counts.reduce(|all, one| all + one);
+        Some(found)
     }
 
     /// The time of the latest entry, relative to the start time: no other clock is recorded.

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fdguard_core::count::as_f64;
 use fdguard_core::lint::Severity;
 use fdguard_core::{Gap, Text};
+use fdguard_core::{hex, units};
 use fdguard_probe::Probe;
 use serde::Serialize;
 
@@ -247,12 +249,8 @@ impl Inspection {
             self.kind = Kind::Empty;
         }
         self.findings = found;
-        let first: Vec<String> = image
-            .first
-            .iter()
-            .take(32)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let first = image.first.chunks(1).take(32);
+        let first: Vec<String> = first.map(hex::encode).collect();
         self.sqlite = Some(SqliteReport {
             header: image.header(),
             first_bytes: first.join(" "),
@@ -291,8 +289,8 @@ impl Inspection {
             self.gaps.push(Gap::new(
                 "SQLite's integrity check",
                 format!(
-                    "the database has {} MiB, and the check may need a copy",
-                    image.size >> 20
+                    "the database has {}, and the check may need a copy",
+                    units::size(as_f64(image.size))
                 ),
                 "request it with --check quick or --check full",
             ));

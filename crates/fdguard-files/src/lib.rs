@@ -14,7 +14,6 @@ mod error;
 mod finding;
 pub mod foreign;
 pub mod heal;
-mod hex;
 pub mod holding;
 mod inspection;
 pub mod jsonl;

@@ -107,4 +107,9 @@ impl Error {
     pub fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what, source }
     }
+
+    pub(crate) fn random(source: std::io::Error) -> Self {
+        let what = "cannot read random bytes";
+        Self::Io { what, source }
+    }
 }

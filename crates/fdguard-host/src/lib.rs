@@ -13,7 +13,6 @@ mod error;
 pub mod host;
 pub mod http;
 pub mod mcp;
-mod random;
 pub mod receipt;
 mod roots;
 pub mod scope;

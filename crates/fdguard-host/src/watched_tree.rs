@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use fdguard_process::tree::{StopPlan, Tree, TreeEvent};
@@ -41,9 +42,30 @@ fn borrowed(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<AsyncFd<Borrow
     watched.map_err(io::Error::from)
 }
 
-/// A tree on the runtime that its owner polls: it becomes ready when the keeper reports something.
+/// A tree that the runtime watches and other threads may query. Empty before its start and after its
+/// end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedTree(Arc<Mutex<Option<Tree>>>);
+
+impl SharedTree {
+    fn lock(&self) -> MutexGuard<'_, Option<Tree>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the tree, if there is one.
+    pub(crate) fn with<T>(&self, ask: impl FnOnce(&mut Tree) -> T) -> Option<T> {
+        self.lock().as_mut().map(ask)
+    }
+}
+
+/// A tree on the runtime. Drop ends it. The tree keeps no pidfd of its program, so that its control
+/// socket is all there is to watch.
 #[derive(Debug)]
-pub(crate) struct Control(AsyncFd<Number>);
+pub(crate) struct WatchedTree {
+    /// Before the tree: a watched descriptor must stay open until it is deregistered.
+    control: AsyncFd<Number>,
+    tree: TreeOwner,
+}
 
 /// The number of a tree's own descriptor.
 #[derive(Debug)]
@@ -55,89 +77,70 @@ impl AsRawFd for Number {
     }
 }
 
-impl Control {
-    /// Watches a tree, which its owner drops after this: the session's keeper does.
-    pub(crate) fn of(tree: &Tree) -> io::Result<Self> {
-        let number = Number(tree.fd().as_raw_fd());
-        // SAFETY: the tree holds its descriptor until it is dropped, and the session's keeper,
-        // which owns both, drops this first.
-        let watched = unsafe { AsyncFd::register_with_interest(number, Interest::READABLE) };
-        Ok(Self(watched.map_err(io::Error::from)?))
-    }
-
-    /// Waits until something was reported or the tree must be checked, and polls it; `None` means a
-    /// spurious wake-up.
-    pub(crate) async fn hear<T>(
-        &self,
-        look: Option<Instant>,
-        ask: impl FnOnce() -> Option<T>,
-    ) -> io::Result<Option<T>> {
-        let Some(ready) = until(look, self.0.readable()).await else {
-            return Ok(ask());
-        };
-        let mut ready = ready?;
-        let heard = ask();
-        if heard.is_none() {
-            ready.clear_ready();
-        }
-        Ok(heard)
-    }
-}
-
-/// A tree that the runtime holds, with its keeper listened to.
+/// Takes the tree away when it is dropped.
 #[derive(Debug)]
-pub(crate) struct WatchedTree(AsyncFd<HeldPidfd>);
+struct TreeOwner(SharedTree);
 
-#[derive(Debug)]
-struct HeldPidfd(Tree);
-
-impl AsRawFd for HeldPidfd {
-    fn as_raw_fd(&self) -> i32 {
-        self.0.fd().as_raw_fd()
+impl Drop for TreeOwner {
+    fn drop(&mut self) {
+        // The drop of a tree may wait, and must not hold the lock.
+        let tree = self.0.lock().take();
+        drop(tree);
     }
 }
 
 impl WatchedTree {
-    /// On the runtime that calls.
-    pub(crate) fn new(tree: Tree) -> io::Result<Self> {
-        // SAFETY: a tree has one control socket from its start to its drop, and it is private here:
-        // no code takes or replaces it.
-        let watched =
-            unsafe { AsyncFd::register_with_interest(HeldPidfd(tree), Interest::READABLE) };
-        Ok(Self(watched?))
+    /// On the runtime that calls. The place must be empty.
+    pub(crate) fn new(tree: Tree, place: &SharedTree) -> io::Result<Self> {
+        let number = Number(tree.fd().as_raw_fd());
+        // SAFETY: a tree has one control socket from its start to its drop. Only `TreeOwner` drops
+        // it, after `control` is deregistered.
+        let control = unsafe { AsyncFd::register_with_interest(number, Interest::READABLE) }?;
+        *place.lock() = Some(tree);
+        let tree = TreeOwner(place.clone());
+        Ok(Self { control, tree })
     }
 
     /// Asks it to end.
-    pub(crate) fn stop(&mut self, how: StopPlan) {
-        self.0.get_mut().0.stop(how);
+    pub(crate) fn stop(&self, how: StopPlan) {
+        self.tree.0.with(|tree| tree.stop(how));
     }
 
     /// After the keeper was lost: how many of its processes survive, if known.
     pub(crate) fn orphans_left(&self) -> Option<u32> {
-        self.0.get_ref().0.orphans_left()
+        self.tree.0.with(|tree| tree.orphans_left()).flatten()
     }
 
-    /// The next report of its keeper. Cancel-safe: nothing is lost.
-    pub(crate) async fn told(&mut self) -> io::Result<TreeEvent> {
+    /// The next event; waits forever if there is none to come. Cancel-safe: nothing is lost.
+    pub(crate) async fn told(&self) -> io::Result<TreeEvent> {
         loop {
-            let look = self.0.get_ref().0.deadline();
-            let Some(ready) = until(look, self.0.readable_mut()).await else {
-                if let Some(told) = self.0.get_mut().0.told() {
-                    return Ok(told);
-                }
-                continue;
+            let look = |tree: &mut Tree| (!tree.is_over()).then(|| tree.deadline());
+            let Some(look) = self.tree.0.with(look).flatten() else {
+                // A closed socket stays readable.
+                return std::future::pending().await;
             };
-            let mut ready = ready?;
-            if let Some(told) = ready.get_inner_mut().0.told() {
+            let ready = until(look, self.control.readable()).await.transpose()?;
+            if let Some(told) = self.tree.0.with(Tree::told).flatten() {
                 return Ok(told);
             }
-            ready.clear_ready();
+            if let Some(mut ready) = ready {
+                ready.clear_ready();
+            }
         }
+    }
+
+    /// Lets go of the tree. The drop may wait for the keeper's last moment, so it is done where
+    /// waiting is allowed.
+    pub(crate) async fn release(self) {
+        let Self { control, tree } = self;
+        drop(control);
+        // Fails only when the runtime ends; then the tree is dropped, too.
+        let _ended = tokio::task::spawn_blocking(move || drop(tree)).await;
     }
 }
 
 /// Waits until this moment at the latest, if there is one.
-pub(crate) async fn until<F: Future>(at: Option<Instant>, wait: F) -> Option<F::Output> {
+async fn until<F: Future>(at: Option<Instant>, wait: F) -> Option<F::Output> {
     match at {
         Some(at) => timeout_at(at.into(), wait).await.ok(),
         None => Some(wait.await),

@@ -29,10 +29,9 @@ pub(crate) fn born_of(fd: c_int, how: OpenCall, more: u64) -> c_int {
     fd
 }
 
-/// A socket was opened.
-pub(crate) fn socket_born(fd: c_int, how: OpenCall, domain: c_int, kind: c_int) -> c_int {
-    let more = u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned());
-    born_of(fd, how, more)
+/// What a call that opens sockets reveals about them.
+pub(crate) fn socket_bits(domain: c_int, kind: c_int) -> u64 {
+    u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned())
 }
 
 /// A descriptor was opened as a duplicate of another number.

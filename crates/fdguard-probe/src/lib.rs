@@ -1,13 +1,18 @@
 //! Reads the running system into [`fdguard_core`] values.
 //!
+//! Each way to read processes is a [`ProcessReader`].
+//!
 //! [`Probe`] examines processes through `/proc` with directory descriptors, so that a reused pid
 //! can never mix two processes, and uses netlink to identify sockets. It holds a handful of
 //! descriptors itself and runs nothing inside the target.
 
+mod anonymous;
 pub mod error;
+pub mod fdinfo_detail;
 pub mod linux;
-pub mod lsof;
+mod lsof;
 pub mod parse;
+mod reader;
 mod sqlite;
 pub mod workers;
 
@@ -16,3 +21,5 @@ pub use linux::Probe;
 pub use linux::radar::Radar;
 pub use linux::snapshot::{Depth, Options};
 pub use linux::watcher::{ProcessWatcher, WatcherTick};
+pub use lsof::Lsof;
+pub use reader::ProcessReader;

@@ -17,9 +17,9 @@ const JOURNAL_MAGIC: &[u8] = &[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const EXTENSIONS: [&[u8]; 6] = [b".db", b".sqlite", b".sqlite3", b".db3", b".sdb", b".s3db"];
 const SIDES: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
 
-/// Sets the classes of SQLite files. `fd_dir` is the target's descriptor directory; without it (a
+/// Sets the classes of SQLite files. `links` opens the target's descriptor directory; without it (a
 /// simulated tree, or the output of `lsof`) only names and neighbours decide.
-pub(crate) fn classify(entries: &mut [FdEntry], fd_dir: Option<BorrowedFd<'_>>) {
+pub(crate) fn classify<'a>(entries: &mut [FdEntry], links: &'a dyn Fn() -> Option<BorrowedFd<'a>>) {
     let bases: HashSet<Vec<u8>> = entries
         .iter()
         .filter(|entry| is_file(entry))
@@ -38,7 +38,7 @@ pub(crate) fn classify(entries: &mut [FdEntry], fd_dir: Option<BorrowedFd<'_>>) 
         .map(|path| path.as_bytes().to_vec())
         .collect();
     let mut heads = Heads {
-        fd_dir,
+        links,
         seen: HashMap::new(),
     };
     let classes: Vec<_> = candidates
@@ -51,12 +51,6 @@ pub(crate) fn classify(entries: &mut [FdEntry], fd_dir: Option<BorrowedFd<'_>>) 
             file.magic = magic;
         }
     }
-}
-
-/// Whether any name suggests a database: without one there is nothing to classify.
-pub(crate) fn may_be_among(entries: &[FdEntry]) -> bool {
-    let none = HashSet::new();
-    entries.iter().any(|entry| is_candidate(entry, &none))
 }
 
 fn is_file(entry: &FdEntry) -> bool {
@@ -112,18 +106,15 @@ fn class_of(
 
 /// First bytes of files, each read once however many descriptors there are.
 struct Heads<'a> {
-    fd_dir: Option<BorrowedFd<'a>>,
+    links: &'a dyn Fn() -> Option<BorrowedFd<'a>>,
     seen: HashMap<FileId, Option<[u8; 16]>>,
 }
 
 impl Heads<'_> {
     fn of(&mut self, entry: &FdEntry) -> Option<[u8; 16]> {
-        let dir = self.fd_dir?;
         let id = entry.id?;
-        *self
-            .seen
-            .entry(id)
-            .or_insert_with(|| read_head(dir, entry.fd, id))
+        let read = || read_head((self.links)()?, entry.fd, id);
+        *self.seen.entry(id).or_insert_with(read)
     }
 }
 

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fdguard_core::{Detail, FdEntry, Snapshot, Tier};
-use fdguard_probe::{Error, Options, Probe, lsof};
+use fdguard_probe::{Error, Lsof, Options, Probe, ProcessReader as _};
 use testkit::Victim;
 
 /// Where `lsof` cannot report what `/proc` does: the victim's name for the descriptor, the class by
@@ -60,9 +60,8 @@ fn lsof_alone() -> Option<MutexGuard<'static, ()>> {
 }
 
 fn by_lsof(pid: u32) -> Snapshot {
-    let mut results = lsof::snapshots(&[pid]).expect("lsof runs");
-    assert_eq!(results.len(), 1);
-    results.remove(0).expect("lsof sees the process")
+    let only = Lsof::default().snapshot(pid, Options::default());
+    only.expect("lsof sees the process")
 }
 
 fn by_proc(pid: u32) -> Snapshot {
@@ -190,7 +189,7 @@ fn a_socket_in_another_network_is_not_called_unbound() {
 fn a_missing_process_is_an_error_of_its_own_beside_one_that_is_there() {
     let Some(_alone) = lsof_alone() else { return };
     let ours = std::process::id();
-    let results = lsof::snapshots(&[ours, 4_194_304]).expect("lsof runs");
+    let results = Lsof::default().snapshots(&[ours, 4_194_304]);
     assert!(results[0].is_ok());
     assert!(matches!(results[1], Err(Error::NoSuchProcess(4_194_304))));
 }

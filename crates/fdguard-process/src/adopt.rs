@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fdguard_proc::process::children;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 
-use crate::members;
 use crate::sys;
 
 /// Makes this process the parent of orphans below it, including those of a killed keeper. They must
@@ -58,7 +58,7 @@ impl Own {
 pub fn adopt_orphans_of_trees() -> io::Result<()> {
     let mut own = own();
     // A program that ran here before an exec may have left children, which must not be ended.
-    own.children.extend(members::children(std::process::id()));
+    own.children.extend(children(std::process::id()));
     adopt_orphans()?;
     own.adopts = true;
     Ok(())
@@ -98,7 +98,7 @@ pub fn end_adopted(known: &[u32], longest: Duration) -> SweepResult {
     let deadline = Instant::now() + longest;
     let mut swept = SweepResult::default();
     let adopted = || -> Vec<u32> {
-        let children = members::children(std::process::id()).into_iter();
+        let children = children(std::process::id()).into_iter();
         children.filter(|pid| !known.contains(pid)).collect()
     };
     loop {

@@ -6,14 +6,16 @@
 
 mod aside;
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fdguard_proc::cgroup::unified;
+use fdguard_proc::mountinfo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, getxattr, mkdirat, openat, unlinkat};
 use rustix::io::{Errno, pread, write};
@@ -130,8 +132,8 @@ impl<'s> Leaf<'s> {
 /// fdguard's, they move aside into a leaf.
 pub(crate) fn next_path(limits: bool) -> Option<CString> {
     let own = own_dir(
-        &fs::read_to_string("/proc/self/mountinfo").ok()?,
-        &fs::read_to_string("/proc/self/cgroup").ok()?,
+        &fs::read("/proc/self/mountinfo").ok()?,
+        &fs::read("/proc/self/cgroup").ok()?,
     )?;
     let own = aside::home(own);
     if is_managed(&own) && !is_delegated(&own) {
@@ -192,17 +194,13 @@ fn owner(name: &str) -> Option<u32> {
 }
 
 /// The directory of fdguard's own cgroup, from the mounts and `/proc/self/cgroup`.
-fn own_dir(mounts: &str, cgroups: &str) -> Option<PathBuf> {
-    let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let (root, mount) = mounts.lines().find_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        let is_wanted = after.starts_with("cgroup2 ");
-        let mut fields = before.split(' ').skip(3);
-        is_wanted.then_some((fields.next()?, fields.next()?))
-    })?;
-    let below = Path::new(own).strip_prefix(root).ok()?;
-    let is_plain = !own.contains("/..") && !mount.contains('\\');
-    is_plain.then(|| Path::new(mount).join(below))
+fn own_dir(mounts: &[u8], cgroups: &[u8]) -> Option<PathBuf> {
+    let own = Path::new(OsStr::from_bytes(unified(cgroups)?));
+    let mount = mountinfo::mounts(mounts).find(|mount| mount.kind == b"cgroup2")?;
+    let path = |escaped| PathBuf::from(OsString::from_vec(mountinfo::unescaped(escaped)));
+    let below = own.strip_prefix(path(mount.root)).ok()?;
+    let is_plain = !own.components().any(|part| part == Component::ParentDir);
+    is_plain.then(|| path(mount.place).join(below))
 }
 
 /// Whether systemd created it: then only systemd may divide it, unless it is delegated.
@@ -223,14 +221,15 @@ fn is_delegated(own: &Path) -> bool {
 mod tests {
     use super::*;
 
-    const HYBRID: &str = "24 1 0:22 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n\
+    const HYBRID: &[u8] =
+        b"24 1 0:22 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n\
         25 1 0:23 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw\n";
 
     #[test]
     fn our_dir_is_below_the_mount() {
-        let dir = own_dir(HYBRID, "4:memory:/x\n0::/\n").unwrap();
+        let dir = own_dir(HYBRID, b"4:memory:/x\n0::/\n").unwrap();
         assert_eq!(dir, Path::new("/sys/fs/cgroup/unified"));
-        let dir = own_dir(HYBRID, "0::/system.slice/a.service\n").unwrap();
+        let dir = own_dir(HYBRID, b"0::/system.slice/a.service\n").unwrap();
         assert_eq!(
             dir,
             Path::new("/sys/fs/cgroup/unified/system.slice/a.service")
@@ -239,20 +238,20 @@ mod tests {
 
     #[test]
     fn a_part_of_the_hierarchy_may_be_mounted() {
-        let mounts = "30 1 0:23 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
-        let dir = own_dir(mounts, "0::/docker/abc/x\n").unwrap();
+        let mounts = b"30 1 0:23 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+        let dir = own_dir(mounts, b"0::/docker/abc/x\n").unwrap();
         assert_eq!(dir, Path::new("/sys/fs/cgroup/x"));
-        assert_eq!(own_dir(mounts, "0::/elsewhere\n"), None);
-        assert_eq!(own_dir(mounts, "0::/../other\n"), None);
+        assert_eq!(own_dir(mounts, b"0::/elsewhere\n"), None);
+        assert_eq!(own_dir(mounts, b"0::/../other\n"), None);
     }
 
     #[test]
     fn without_version_2_there_is_none() {
         assert_eq!(
-            own_dir("24 1 0:22 / /c rw - cgroup cgroup rw\n", "0::/\n"),
+            own_dir(b"24 1 0:22 / /c rw - cgroup cgroup rw\n", b"0::/\n"),
             None
         );
-        assert_eq!(own_dir(HYBRID, "4:memory:/x\n"), None);
+        assert_eq!(own_dir(HYBRID, b"4:memory:/x\n"), None);
     }
 
     #[test]

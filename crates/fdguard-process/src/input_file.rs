@@ -28,7 +28,7 @@ pub enum InputError {
     #[error("is a device, not a file")]
     Device,
     /// It is larger than expected there.
-    #[error("is larger than {} MiB", .0 >> 20)]
+    #[error("is larger than {}", fdguard_core::units::size(fdguard_core::count::as_f64(*.0)))]
     TooLarge(u64),
     /// Its bytes are not UTF-8.
     #[error("is not text")]

@@ -8,7 +8,6 @@
 pub mod adopt;
 mod cgroup;
 pub mod environment;
-pub mod identity;
 pub mod input_file;
 mod keeper;
 mod limits;
@@ -20,6 +19,7 @@ pub mod own_limit;
 pub mod parent;
 pub mod plan;
 pub mod pty;
+pub mod random;
 pub mod reserve;
 pub mod run_id;
 pub mod signals;

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::identity::ProcessId;
-use crate::members;
+use fdguard_proc::process::pids;
+use fdguard_proc::{ProcKey, environ};
 
 /// The variable.
 pub const VARIABLE: &str = "FDGUARD_TREE";
@@ -23,16 +23,15 @@ const LONGEST: usize = 1024;
 const TRIES: u32 = 5;
 
 /// The prefix of the marks of an owner's trees.
-pub(crate) fn owner(pid: u32, started: u64) -> String {
-    format!("{pid}.{started}-")
+pub(crate) fn owner(owner: ProcKey) -> String {
+    format!("{}.{}-", owner.pid, owner.start_ticks)
 }
 
 /// The mark of one more tree of this process; `None` if `/proc` cannot be read.
 pub(crate) fn next() -> Option<String> {
     static OWNER: OnceLock<Option<String>> = OnceLock::new();
     static COUNT: AtomicU32 = AtomicU32::new(1);
-    let pid = std::process::id();
-    let own = OWNER.get_or_init(|| Some(owner(pid, members::stat(pid)?.started)));
+    let own = OWNER.get_or_init(|| ProcKey::current().ok().map(owner));
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     // The last character ensures that no count is a prefix of another.
     own.as_ref().map(|own| format!("{own}{count};"))
@@ -48,15 +47,14 @@ pub(crate) fn value(around: Option<&OsStr>, mark: &str) -> OsString {
 }
 
 /// Every process with a mark that has this prefix, except this one.
-pub(crate) fn find(beginning: &str) -> Vec<ProcessId> {
+pub(crate) fn find(beginning: &str) -> Vec<ProcKey> {
     let own = std::process::id();
-    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| *pid != own && carries(*pid, beginning))
+    pids()
+        .filter(|pid| *pid != own && carries(*pid, beginning))
         .filter_map(|pid| {
             // The pid may have been reused since: read the identity first, then check the mark
             // again.
-            let identity = ProcessId::read(pid).ok()?;
+            let identity = ProcKey::read(pid).ok()?;
             carries(pid, beginning).then_some(identity)
         })
         .collect()
@@ -81,12 +79,7 @@ fn carries(pid: u32, beginning: &str) -> bool {
 }
 
 fn is_marked(environment: &[u8], beginning: &str) -> bool {
-    let mut all = environment.split(|byte| *byte == 0);
-    all.any(|pair| {
-        let value = pair.strip_prefix(VARIABLE.as_bytes());
-        let Some(value) = value.and_then(|rest| rest.strip_prefix(b"=")) else {
-            return false;
-        };
+    environ::values(environment, VARIABLE).any(|value| {
         let mut marks = value.split(|byte| *byte == b',');
         marks.any(|mark| mark.starts_with(beginning.as_bytes()))
     })

@@ -147,13 +147,12 @@ impl Facts {
         };
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
         let parent = parent.and_then(|pid| u32::try_from(pid).ok());
-        let name = parent.and_then(|pid| std::fs::read(format!("/proc/{pid}/comm")).ok());
         let stderr = rustix::fs::fstat(rustix::stdio::stderr()).ok();
         let there = |path: &&'static str| std::path::Path::new(path).exists();
         Self {
             pid: std::process::id(),
             parent_pid: parent.unwrap_or(0),
-            parent_name: name.map(|name| String::from_utf8_lossy(&name).trim_end().to_owned()),
+            parent_name: parent.and_then(fdguard_proc::process::name),
             variables: VARIABLES.into_iter().filter_map(value).collect(),
             stderr: stderr.map(|stat| (stat.st_dev, stat.st_ino)),
             macos: cfg!(target_os = "macos"),

@@ -1,17 +1,41 @@
-//! Signals as a readable descriptor: nothing runs in a handler.
+//! Signals as a readable descriptor: the only way in which fdguard receives them.
 //!
-//! The signals are blocked in this thread, so a program with several threads must take them before
-//! it starts the others. A program started by a [`Plan`](crate::plan::Plan) begins with no signal
-//! blocked.
+//! A handler writes each signal and its sender to a pipe. Several listeners may exist at the same
+//! time; each receives every signal. A signal without a listener has its default effect. Programs
+//! start with default handlers and no blocked signal, however they are started: an `exec` resets
+//! handlers, but would pass a mask on, which is why nothing is blocked here (decision 069).
 
 #![expect(
     unsafe_code,
-    reason = "signalfd and the mask of signals: rustix has neither"
+    reason = "code in a signal handler, and the sender of a signal"
 )]
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use signal_hook::SigId;
+use signal_hook::low_level::{emulate_default_handler, unregister};
+
+/// The signals that ask a command to end.
+pub const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// From this long after the first signal, another one ends the process at once. `timeout` sends
+/// each signal twice.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A record in the pipe: the signal and its sender, four bytes each. So short a write is atomic.
+const RECORD: usize = 8;
+
+/// The number of listeners by signal. The signals of Linux are 1 to 64.
+static LISTENERS: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
+
+/// The signals with a handler, as bits. Handlers are never removed.
+static HANDLED: Mutex<u64> = Mutex::new(0);
 
 /// A signal that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,104 +46,138 @@ pub struct ReceivedSignal {
     pub sender: u32,
 }
 
-/// The signals that are read here. On drop they regain their previous effect.
+/// A listener: the signals that are read here. When it is dropped, a signal without another
+/// listener has its default effect again.
 #[derive(Debug)]
 pub struct Signals {
-    fd: OwnedFd,
-    before: Mask,
-}
-
-struct Mask(libc::sigset_t);
-
-impl std::fmt::Debug for Mask {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Mask")
-    }
+    pipe: OwnedFd,
+    /// What the handlers do for this listener; empty once it is released.
+    actions: Mutex<Vec<(i32, SigId)>>,
 }
 
 impl Signals {
-    /// Takes these signals; the kernel ignores invalid numbers, KILL and STOP.
-    pub fn block(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
-        let set = set_of(signals);
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: both point to sets of this frame; the kernel writes the second.
-        let failed =
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr()) };
-        if failed != 0 {
-            return Err(io::Error::from_raw_os_error(failed));
+    /// Listens to these signals. Invalid numbers, KILL and STOP are skipped.
+    pub fn listen(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
+        let (pipe, out) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let out = Arc::new(crate::reserve::raise(out));
+        let listener = Self {
+            pipe: crate::reserve::raise(pipe),
+            actions: Mutex::new(Vec::new()),
+        };
+        let can_be_heard = |signal: &i32| {
+            (1..=64).contains(signal) && ![libc::SIGKILL, libc::SIGSTOP].contains(signal)
+        };
+        for signal in signals.into_iter().filter(can_be_heard) {
+            handle(signal)?;
+            let out = Arc::clone(&out);
+            let action = move |info: &libc::siginfo_t| {
+                let mut record = [0; RECORD];
+                record[..4].copy_from_slice(&info.si_signo.to_ne_bytes());
+                record[4..].copy_from_slice(&sender(info).to_ne_bytes());
+                // If the pipe is full, the listener has thousands of signals to read.
+                let _full = rustix::io::write(&*out, &record);
+            };
+            // SAFETY: the action makes one system call and neither allocates, locks nor panics:
+            // the lengths are constant.
+            let action = unsafe { signal_hook_registry::register_sigaction(signal, action) }?;
+            listeners(signal).fetch_add(1, Ordering::SeqCst);
+            listener.lock().push((signal, action));
         }
-        // SAFETY: pthread_sigmask succeeded, so it wrote the set.
-        let before = Mask(unsafe { before.assume_init() });
-        let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
-        // SAFETY: the set lives in this frame, and -1 requests a new descriptor.
-        let number = unsafe { libc::signalfd(-1, &raw const set, flags) };
-        if number < 0 {
-            let error = io::Error::last_os_error();
-            restore(&before);
-            return Err(error);
-        }
-        // SAFETY: the kernel returned this new descriptor, and nothing else uses it.
-        let fd = unsafe { OwnedFd::from_raw_fd(number) };
-        let fd = crate::reserve::raise(fd);
-        Ok(Self { fd, before })
+        Ok(listener)
+    }
+
+    /// Listens to the signals that ask a command to end. A second one, some time after the first,
+    /// ends the process even if it is stuck: it may be writing to a reader that does not read. The
+    /// owner must leave the first one in the pipe.
+    pub fn listen_for_end() -> io::Result<Arc<Self>> {
+        let signals = Arc::new(Self::listen(ENDING)?);
+        let seen = Arc::clone(&signals);
+        std::thread::Builder::new().spawn(move || {
+            while poll(&mut [PollFd::new(&*seen, PollFlags::IN)], None).is_err() {}
+            std::thread::sleep(GRACE);
+            seen.release();
+        })?;
+        Ok(signals)
     }
 
     /// The next received signal; never waits.
     #[must_use]
     pub fn next(&self) -> Option<ReceivedSignal> {
-        let mut buffer = [0; size_of::<libc::signalfd_siginfo>()];
-        let count = rustix::io::read(&self.fd, &mut buffer).ok()?;
-        if count != buffer.len() {
-            return None;
-        }
-        // The record starts with the number, then errno and code, then the sender: 32 bits each.
-        let word = |at: usize| {
-            let bytes = buffer.get(at..at + 4)?;
-            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
-        };
-        Some(ReceivedSignal {
-            signal: i32::try_from(word(0)?).ok()?,
-            sender: word(12)?,
+        let mut record = [0; RECORD];
+        let count = rustix::io::read(&self.pipe, &mut record).ok()?;
+        let (signal, sender) = record.split_first_chunk()?;
+        (count == RECORD).then_some(ReceivedSignal {
+            signal: i32::from_ne_bytes(*signal),
+            sender: u32::from_ne_bytes(sender.try_into().ok()?),
         })
+    }
+
+    /// Stops listening.
+    pub fn release(&self) {
+        for (signal, action) in self.lock().drain(..) {
+            unregister(action);
+            listeners(signal).fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(i32, SigId)>> {
+        self.actions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.pipe.as_fd()
     }
 }
 
 impl AsRawFd for Signals {
     fn as_raw_fd(&self) -> libc::c_int {
-        self.fd.as_raw_fd()
+        self.pipe.as_raw_fd()
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // Discard pending signals: otherwise they would act when unblocked.
-        while self.next().is_some() {}
-        restore(&self.before);
+        self.release();
     }
 }
 
-fn set_of(signals: impl IntoIterator<Item = i32>) -> libc::sigset_t {
-    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set lives in this frame; the call fills all of it.
-    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: sigemptyset fills the set and cannot fail for a valid address.
-    let mut set = unsafe { set.assume_init() };
-    for signal in signals {
-        // SAFETY: the set is valid; an invalid signal number is rejected without effect.
-        unsafe { libc::sigaddset(&raw mut set, signal) };
-    }
-    set
+/// Ends the process by the default action of this signal, so that its parent sees the true status.
+pub fn end_by(signal: i32) -> io::Result<()> {
+    emulate_default_handler(signal)
 }
 
-fn restore(before: &Mask) {
-    // SAFETY: the kernel filled the set, and nothing is written.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before.0, std::ptr::null_mut()) };
+/// Installs the handler of a signal: without a listener it does what the kernel would do.
+fn handle(signal: i32) -> io::Result<()> {
+    let mut handled = HANDLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *handled & crate::sys::bit(signal) == 0 {
+        let action = move || {
+            if listeners(signal).load(Ordering::SeqCst) == 0 {
+                // An error means that the signal has no default action that matters.
+                let _none = emulate_default_handler(signal);
+            }
+        };
+        // SAFETY: the action reads a number and calls what is documented as safe in a handler.
+        unsafe { signal_hook_registry::register(signal, action) }?;
+        *handled |= crate::sys::bit(signal);
+    }
+    Ok(())
+}
+
+fn listeners(signal: i32) -> &'static AtomicU32 {
+    let at = usize::try_from(signal).unwrap_or_default();
+    LISTENERS.get(at).unwrap_or(&LISTENERS[0])
+}
+
+/// The sender, where the kernel names one.
+fn sender(info: &libc::siginfo_t) -> u32 {
+    if ![libc::SI_USER, libc::SI_QUEUE, libc::SI_TKILL].contains(&info.si_code) {
+        return 0;
+    }
+    // SAFETY: with these codes a process sent it, and the kernel filled in its pid.
+    let pid = unsafe { info.si_pid() };
+    u32::try_from(pid).unwrap_or_default()
 }
 
 /// Signal numbers by name, such as `TERM` or `SIGTERM`.
@@ -198,18 +256,38 @@ pub fn forwardable() -> Vec<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::{ReceivedSignal, Signals, by_name, name_of};
 
+    fn raise(signal: i32) {
+        signal_hook::low_level::raise(signal).unwrap();
+    }
+
     #[test]
-    fn a_signal_is_read_with_its_sender() {
-        let signals = Signals::block([libc::SIGUSR1, libc::SIGTERM]).unwrap();
+    fn a_signal_is_read_with_its_sender_by_every_listener() {
+        let signals = Signals::listen([libc::SIGUSR1, libc::SIGTERM, libc::SIGKILL, 99]).unwrap();
+        let other = Signals::listen([libc::SIGTERM]).unwrap();
         assert_eq!(signals.next(), None);
         let signal = libc::SIGTERM;
-        // SAFETY: takes a number and signals this thread, which blocks it.
-        assert_eq!(unsafe { libc::raise(signal) }, 0);
+        raise(signal);
         let sender = std::process::id();
+        for listener in [&signals, &other] {
+            assert_eq!(listener.next(), Some(ReceivedSignal { signal, sender }));
+            assert_eq!(listener.next(), None);
+        }
+        drop(other);
+        raise(signal);
         assert_eq!(signals.next(), Some(ReceivedSignal { signal, sender }));
-        assert_eq!(signals.next(), None);
+    }
+
+    #[test]
+    fn a_child_ends_by_a_signal_that_is_listened_to_here() {
+        let _signals = Signals::listen(super::forwardable()).unwrap();
+        let script = "kill -TERM $$; sleep 60";
+        let mut shell = std::process::Command::new("sh");
+        let status = shell.args(["-c", script]).status().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGTERM));
     }
 
     #[test]

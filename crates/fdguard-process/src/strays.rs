@@ -7,12 +7,14 @@
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
+use fdguard_proc::ProcKey;
+use fdguard_proc::process::children;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 
 use crate::adopt;
 use crate::cgroup::Leaf;
-use crate::identity::{ProcessId, signal_checked};
-use crate::members::{self, Member};
+use crate::members;
 use crate::sweep;
 
 /// The longest wait for a cgroup to become empty.
@@ -23,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 pub struct Strays {
     pub(crate) keeper: u32,
-    pub(crate) main: Member,
+    pub(crate) main: ProcKey,
 }
 
 impl Strays {
@@ -40,46 +42,43 @@ impl Strays {
             if Instant::now() >= deadline {
                 return u32::try_from(strays.len()).ok();
             }
-            let pidfd = adopt::open(first.pid);
+            let pidfd = first.open_pidfd();
             for stray in &strays {
-                if let Some(identity) = stray.identity() {
-                    let _gone = signal_checked(&identity, libc::SIGKILL);
-                }
+                let _gone = stray.signal(Signal::KILL);
             }
-            if let Some(pidfd) = pidfd {
+            if let Ok(pidfd) = pidfd {
                 adopt::await_end(&pidfd, deadline);
             }
         }
     }
 
-    fn find(self) -> Option<Vec<Member>> {
-        let strays = members::living(members::children(self.keeper));
+    fn find(self) -> Option<Vec<ProcKey>> {
+        let strays = members::living(children(self.keeper));
         // It is alive now, so it was alive when they were read, and its own children were not among
         // them.
-        let program = ProcessId::known(self.main.pid, self.main.started);
-        let lives = program.is_some_and(|program| program.matches())
-            && !members::living(vec![self.main.pid]).is_empty();
         let others = strays.into_iter().filter(|stray| *stray != self.main);
-        lives.then(|| others.collect())
+        self.main.is_alive().then(|| others.collect())
     }
 }
 
 /// Ends the tree and returns how many processes with its mark are left.
-pub(crate) fn end(main: Member, seen: &[Member], leaf: Option<&CStr>, mark: Option<&str>) -> usize {
+pub(crate) fn end(
+    main: ProcKey,
+    seen: &[ProcKey],
+    leaf: Option<&CStr>,
+    mark: Option<&str>,
+) -> usize {
     if let Some(leaf) = leaf.and_then(Leaf::open) {
         end_cgroup(&leaf);
     }
     // The pid means the program only while the program is alive: check again after the processes
     // below were read.
     let mut known = members::below(main.pid);
-    let program = ProcessId::known(main.pid, main.started);
-    if !program.is_some_and(|program| program.matches()) {
+    if !main.is_alive() {
         known.clear();
     }
     for member in [main].iter().chain(&known).chain(seen) {
-        if let Some(identity) = member.identity() {
-            let _gone = signal_checked(&identity, libc::SIGKILL);
-        }
+        let _gone = member.signal(Signal::KILL);
     }
     mark.map_or(0, |mark| sweep::end_marked(mark, LONGEST).left)
 }

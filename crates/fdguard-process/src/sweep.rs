@@ -7,11 +7,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use fdguard_proc::ProcKey;
+use rustix::process::Signal;
+
 use crate::adopt;
-use crate::identity::{ProcessId, signal_checked};
 use crate::keeper;
 use crate::mark;
-use crate::members::{self, Member};
+use crate::members;
 use crate::sys;
 use crate::tree::KeeperProcess;
 
@@ -25,7 +27,7 @@ pub struct SweepCount {
 }
 
 /// Kills everything below a keeper, once. Returns the processes that were alive.
-pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<Member> {
+pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<ProcKey> {
     let living = members::below(keeper.pid);
     for member in &living {
         if let Ok(pidfd) = keeper::pin_descendant(keeper.pid, member.pid)
@@ -43,37 +45,31 @@ pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<Member> {
 
 /// Ends the tree of a keeper whose owner is gone, and then the keeper. Waits at most this long.
 #[must_use]
-pub fn end_kept_by(keeper: &ProcessId, longest: Duration) -> SweepCount {
+pub fn end_kept_by(keeper: ProcKey, longest: Duration) -> SweepCount {
     let process = KeeperProcess {
-        pid: keeper.pid(),
-        started: Some(keeper.started()),
+        pid: keeper.pid,
+        started: Some(keeper.start_ticks),
     };
-    let ended = repeat(longest, || {
-        let living = kill_below(process);
-        living.into_iter().filter_map(Member::identity).collect()
-    });
-    if signal_checked(keeper, libc::SIGKILL).is_ok()
-        && let Some(pidfd) = adopt::open(keeper.pid())
-        && keeper.matches()
+    let ended = repeat(longest, || kill_below(process));
+    if let Ok(pidfd) = keeper.open_pidfd()
+        && sys::signal_pidfd(&pidfd, libc::SIGKILL).is_ok()
     {
         adopt::await_end(&pidfd, Instant::now() + longest);
     }
     ended
 }
 
-/// How many processes of the trees that this owner started are alive. The owner is given by its
-/// pid, and its start in ticks since boot.
+/// How many processes of the trees that this owner started are alive.
 #[must_use]
-pub fn count_trees_of(owner: u32, started: u64) -> usize {
-    mark::find(&mark::owner(owner, started)).len()
+pub fn count_trees_of(owner: ProcKey) -> usize {
+    mark::find(&mark::owner(owner)).len()
 }
 
-/// Ends the trees that an owner left behind, given by its pid, and its start in ticks since boot.
-/// They are identified by the mark in their environment. Their keepers are continued, and end
-/// processes that have wiped their environment.
+/// Ends the trees that an owner left behind. They are identified by the mark in their environment.
+/// Their keepers are continued, and end processes that have wiped their environment.
 #[must_use]
-pub fn end_trees_of(owner: u32, started: u64, longest: Duration) -> SweepCount {
-    end_marked(&mark::owner(owner, started), longest)
+pub fn end_trees_of(owner: ProcKey, longest: Duration) -> SweepCount {
+    end_marked(&mark::owner(owner), longest)
 }
 
 /// Ends every process whose mark has this prefix.
@@ -83,18 +79,18 @@ pub(crate) fn end_marked(mark: &str, longest: Duration) -> SweepCount {
         // A keeper is not marked, so it is found through the processes below it.
         let keepers = keepers_above(&found);
         for process in &found {
-            let _gone = signal_checked(process, libc::SIGKILL);
+            let _gone = process.signal(Signal::KILL);
         }
         // CONT has no effect on a keeper that is not stopped, whichever owner it has.
         for keeper in &keepers {
-            let _gone = signal_checked(keeper, libc::SIGCONT);
+            let _gone = keeper.signal(Signal::CONT);
         }
         found
     })
 }
 
 /// Kills repeatedly until no process is found, or the time is up.
-fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<ProcessId>) -> SweepCount {
+fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<ProcKey>) -> SweepCount {
     let deadline = Instant::now() + longest;
     let mut killed = Vec::new();
     loop {
@@ -103,7 +99,7 @@ fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<ProcessId>) -> SweepC
             let killed = killed.len();
             return SweepCount { killed, left: 0 };
         };
-        let first = adopt::open(first.pid()).filter(|_| first.matches());
+        let first = first.open_pidfd();
         let left = found.len();
         for process in found {
             if !killed.contains(&process) {
@@ -114,17 +110,17 @@ fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<ProcessId>) -> SweepC
             let killed = killed.len().saturating_sub(left);
             return SweepCount { killed, left };
         }
-        if let Some(pidfd) = first {
+        if let Ok(pidfd) = first {
             adopt::await_end(&pidfd, deadline);
         }
     }
 }
 
 /// The nearest keepers above these processes.
-fn keepers_above(processes: &[ProcessId]) -> BTreeSet<ProcessId> {
-    let nearest = |process: &ProcessId| {
-        let keeper = members::ancestors(process.pid()).find(|pid| members::is_keeper(*pid))?;
-        ProcessId::read(keeper).ok()
+fn keepers_above(processes: &[ProcKey]) -> BTreeSet<ProcKey> {
+    let nearest = |process: &ProcKey| {
+        let keeper = members::ancestors(process.pid).find(|pid| members::is_keeper(*pid))?;
+        ProcKey::read(keeper).ok()
     };
     processes.iter().filter_map(nearest).collect()
 }

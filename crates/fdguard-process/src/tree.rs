@@ -1,5 +1,6 @@
 //! The owner's end of a process tree.
 
+mod end;
 mod keeper_process;
 mod offer;
 mod oversight;
@@ -10,43 +11,33 @@ mod types;
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use fdguard_proc::ProcKey;
 use rustix::net::{RecvFlags, SendFlags, send};
 
 pub(crate) use keeper_process::KeeperProcess;
 pub use offer::{Attach, Offer};
-use oversight::{Oversight, Step};
+use oversight::Oversight;
 use receive::{KeeperMessage, receive};
 use start::StartedProgram;
-pub use types::{Exit, Mechanism, Options, StartError, StopPlan, TreeEvent, Usage};
+pub use types::{Exit, Mechanism, Options, StartError, StopPlan, TreeEvent, TreeInterest, Usage};
 
-use crate::adopt;
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 pub use crate::limits::{EnforcedLimits, LimitMechanism};
-use crate::members::{self, Member};
+use crate::members;
 use crate::plan::Plan;
 use crate::reserve;
-use crate::strays;
 pub use crate::strays::Strays;
-use crate::sweep;
 use crate::sys;
-
-/// The longest wait when a tree is dropped. Only a process that the kernel cannot end (it waits for
-/// a device) takes that long; a running keeper stays with it until it is gone.
-const LONGEST_DROP: Duration = Duration::from_secs(7);
-
-/// A killed keeper closes its end a moment before it has ended.
-const LONGEST_LOST: Duration = Duration::from_secs(1);
 
 /// A tree of processes with its keeper. Dropping it kills the tree and waits for its end, seven
 /// seconds at most.
 ///
-/// A keeper may be stopped or traced by the processes it keeps, and then reports nothing. The owner
-/// checks it in [`Tree::told`]: it waits for [`Tree::fd`] and [`Tree::program_end`], and also calls
-/// that at [`Tree::deadline`].
+/// A keeper may be stopped or traced by the processes it keeps, and then reports nothing. The tree
+/// deals with that whenever it is asked for events: the owner waits for [`Tree::interest`], and then
+/// calls [`Tree::told`]. An end that was requested comes at most seven seconds after KILL was due.
 #[derive(Debug)]
 pub struct Tree {
     main: u32,
@@ -74,7 +65,7 @@ pub struct Tree {
     /// The keeper reported the end of the program.
     main_reported: bool,
     /// The members seen last, in case the keeper is killed.
-    seen: Mutex<Vec<Member>>,
+    seen: Mutex<Vec<ProcKey>>,
     /// Processes that outlived a killed keeper and could not be ended, if known.
     orphans_left: Option<u32>,
 }
@@ -140,16 +131,24 @@ impl Tree {
         self.pidfd.as_ref().map(OwnedFd::as_fd)
     }
 
+    /// What the owner waits for before it calls [`Tree::told`]; [`Tree::wait`] does that.
+    #[must_use]
+    pub fn interest(&self) -> TreeInterest<'_> {
+        TreeInterest {
+            fds: [Some(self.fd()), self.program_end()],
+            until: self.deadline(),
+        }
+    }
+
     /// Readable when the program has ended and its keeper has not reported it yet: the keeper may
     /// be stopped. `None` if the options disable the pidfd, and once the end is known.
-    #[must_use]
-    pub fn program_end(&self) -> Option<BorrowedFd<'_>> {
+    fn program_end(&self) -> Option<BorrowedFd<'_>> {
         let is_news = !self.is_over && !self.main_reported && !self.oversight.knows_main_ended();
         self.pidfd().filter(|_| is_news)
     }
 
     /// When to call [`Tree::told`] even though nothing is readable; `None` if only an event
-    /// matters.
+    /// matters. For owners that register [`Tree::fd`] once, of trees without a pidfd.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.oversight.next_look().filter(|_| !self.is_over)
@@ -233,47 +232,10 @@ impl Tree {
         None
     }
 
-    /// Checks a silent keeper, if it is time to.
-    fn check_keeper(&mut self, now: Instant) -> Option<TreeEvent> {
-        if self.program_end().is_some_and(is_readable) {
-            self.oversight.main_ended(now);
-        }
-        if self.deadline().is_none_or(|at| now < at) {
-            return None;
-        }
-        let is_held = self.keeper.is_held();
-        if is_held && !self.main_reported && !self.program().lives() {
-            self.oversight.main_ended(now);
-        }
-        match self.oversight.step(now, is_held) {
-            Step::Wait => {}
-            Step::Wake => self.wake(),
-            Step::Sweep => {
-                let living = sweep::kill_below(self.keeper);
-                self.oversight.swept(now, living);
-                self.wake();
-            }
-            Step::KillKeeper => self.keeper.signal(libc::SIGKILL),
-            Step::GiveUp => return Some(self.give_up(is_held)),
-        }
-        None
-    }
-
-    /// Part of the tree cannot be ended, or not even its keeper dies.
-    fn give_up(&mut self, is_held: bool) -> TreeEvent {
-        if is_held {
-            self.keeper.signal(libc::SIGKILL);
-        }
-        let left = members::below(self.keeper.pid).len();
-        self.is_over = true;
-        self.orphans_left = u32::try_from(left).ok();
-        TreeEvent::Lost
-    }
-
-    fn program(&self) -> Member {
-        Member {
+    fn program(&self) -> ProcKey {
+        ProcKey {
             pid: self.main,
-            started: self.main_started,
+            start_ticks: self.main_started,
         }
     }
 
@@ -284,7 +246,7 @@ impl Tree {
             FromKeeper::MainEnded { exit, left, usage } => {
                 self.usage = Some(usage);
                 self.main_reported = true;
-                self.oversight.main_reported();
+                self.oversight.main_reported(Instant::now());
                 Some(TreeEvent::MainEnded { exit, left })
             }
             FromKeeper::Empty {
@@ -303,21 +265,6 @@ impl Tree {
                 None
             }
             FromKeeper::Started { .. } | FromKeeper::Failed { .. } => None,
-        }
-    }
-
-    /// Requests the end. Another call with a shorter grace speeds it up; no grace means KILL at
-    /// once.
-    pub fn stop(&mut self, how: StopPlan) {
-        self.say(ToKeeper::Stop(how));
-        self.oversight.asked(Instant::now(), how.grace);
-    }
-
-    /// Continues a keeper that one of its own processes has stopped: it cannot defend itself
-    /// against that.
-    fn wake(&self) {
-        if !self.keeper_ended {
-            self.keeper.signal(libc::SIGCONT);
         }
     }
 
@@ -340,7 +287,7 @@ impl Tree {
     }
 
     /// Sends a signal to the program alone, if it is alive.
-    pub fn signal(&self, signal: i32) {
+    pub fn signal(&mut self, signal: i32) {
         match &self.pidfd {
             Some(pidfd) => {
                 let _gone = sys::signal_pidfd(pidfd, signal);
@@ -352,98 +299,19 @@ impl Tree {
 
     /// Sends a signal to every living member, without the program if `except_main` is set.
     /// Processes created meanwhile may not get it.
-    pub fn signal_all(&self, signal: i32, except_main: bool) {
+    pub fn signal_all(&mut self, signal: i32, except_main: bool) {
         self.say(ToKeeper::SignalAll {
             signal,
             except_main,
         });
     }
 
-    fn say(&self, to_keeper: ToKeeper) {
+    fn say(&mut self, to_keeper: ToKeeper) {
         // A keeper that does not receive it is gone, which `told` reports.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let _unheard = send(&self.control, &to_keeper.encode(), flags);
-        // It may be stopped.
+        // It may be stopped, and stopped again before it reads that.
         self.wake();
+        self.oversight.hurry(Instant::now());
     }
-
-    /// Ends the known processes of a tree whose keeper was killed.
-    fn lost(&mut self) {
-        let seen = std::mem::take(self.seen.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let leaf = self.leaf.as_deref();
-        let marked = strays::end(self.program(), &seen, leaf, self.mark.as_deref());
-        if self.keeper.started.is_none() {
-            self.orphans_left = adopt::end_orphans_of(self.keeper.pid);
-        } else if let Some(pidfd) = adopt::open(self.keeper.pid).filter(|_| self.keeper.is_there())
-        {
-            // Its orphans are reparented once it has ended, and not before.
-            adopt::await_end(&pidfd, Instant::now() + LONGEST_LOST);
-        }
-        // Either the owner killed the keeper when nothing was left below it, or some processes are
-        // known to be left.
-        if self.orphans_left.is_none() && (self.oversight.is_empty() || marked > 0) {
-            self.orphans_left = u32::try_from(marked).ok();
-        }
-    }
-
-    /// Waits until the tree is over.
-    fn await_end(&mut self, longest: Duration) {
-        let deadline = Instant::now() + longest;
-        loop {
-            while self.told().is_some() {}
-            let now = Instant::now();
-            if self.is_over || now >= deadline {
-                return;
-            }
-            let until = self.deadline().map_or(deadline, |look| look.min(deadline));
-            let left = until.saturating_duration_since(now);
-            let timeout = Timespec::try_from(left).unwrap_or_default();
-            let control = PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN);
-            // Interrupted: the next iteration checks again.
-            let _happened = poll(&mut [control], Some(&timeout));
-        }
-    }
-
-    /// Reaps a keeper that is a child of this process. It closed its end as the last thing before
-    /// it ended, or it stays alive until its tree is gone, and knows that its owner is. A traced
-    /// keeper cannot be reaped until its tracer detaches.
-    fn reap_keeper(&self) {
-        let mut own = adopt::own();
-        let reap = |wait| matches!(sys::reap(Some(self.keeper.pid), wait), Ok(Some(_)));
-        let mut is_reaped = reap(false);
-        if !is_reaped && self.keeper_ended {
-            is_reaped = match adopt::open(self.keeper.pid) {
-                Some(pidfd) => {
-                    adopt::await_end(&pidfd, Instant::now() + LONGEST_LOST);
-                    reap(false)
-                }
-                // The descriptor table is full.
-                None => reap(true),
-            };
-        }
-        if is_reaped {
-            own.forget(self.keeper.pid);
-        }
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.stop(StopPlan {
-                signal: libc::SIGKILL,
-                grace: Duration::ZERO,
-            });
-            self.await_end(LONGEST_DROP);
-        }
-        if self.keeper.started.is_none() {
-            self.reap_keeper();
-        }
-    }
-}
-
-/// Whether something can be read there now.
-fn is_readable(fd: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

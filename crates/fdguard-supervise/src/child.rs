@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fdguard_core::units;
 use fdguard_process::environment::{for_program, last_of_each};
 use fdguard_process::plan::{Plan, SessionKind};
 use fdguard_process::tree::{Exit, StartError, StopPlan, Tree, TreeEvent};
@@ -19,7 +20,6 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
 use crate::poll::{Interest, Readiness};
-use crate::unit;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -167,13 +167,7 @@ impl Bounded {
         if self.is_gone {
             return;
         }
-        wants.read(self.tree.fd());
-        if let Some(program_end) = self.tree.program_end() {
-            wants.read(program_end);
-        }
-        if let Some(look) = self.tree.deadline() {
-            wants.until(look);
-        }
+        wants.tree(&self.tree);
         if let Some(output) = &self.output {
             wants.read(output.as_fd());
         }
@@ -224,7 +218,10 @@ impl Bounded {
         let how = match ended {
             HelperEnd::Code(code) => format!("exited with status {code}"),
             HelperEnd::Signal(signal) => format!("was killed by signal {signal}"),
-            HelperEnd::TimeUp => format!("did not finish within {}", unit::shown(self.within)),
+            HelperEnd::TimeUp => format!(
+                "did not finish within {}",
+                units::exact_duration(self.within)
+            ),
             HelperEnd::Lost => "was lost: its keeper process was killed".to_owned(),
         };
         match self.last_words() {

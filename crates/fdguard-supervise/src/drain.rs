@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use crate::child::{Bounded, Helper, HelperEnd};
+use crate::lifecycle::DrainResult;
 use crate::poll::{Interest, Readiness};
-use crate::remedy::DrainResult;
 use hook::{Answer, Hook};
 
 pub use spec::{BadDrain, DrainSpec, DrainTarget};
@@ -152,8 +152,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::{Drain, DrainContext, DrainSpec, null};
+    use crate::lifecycle::DrainResult;
     use crate::poll::{Interest, Readiness};
-    use crate::remedy::DrainResult;
 
     const LONG: Duration = Duration::from_secs(60);
 

@@ -6,13 +6,11 @@ use std::str::FromStr;
 use fdguard_core::snapshot::Limits;
 use fdguard_core::wall::FD_SETSIZE;
 use fdguard_process::own_limit::{ENOUGH, raised};
-use serde::Deserialize;
 
 pub use fdguard_process::own_limit::read;
 
 /// What was requested.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "LimitText")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitRequest {
     /// To 4096, or as far as the hard limit allows.
     #[default]
@@ -23,27 +21,6 @@ pub enum LimitRequest {
     Most,
     /// Leave it.
     Off,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a number, \"max\", true or false")]
-enum LimitText {
-    Switch(bool),
-    Number(u64),
-    Text(String),
-}
-
-impl TryFrom<LimitText> for LimitRequest {
-    type Error = String;
-
-    fn try_from(written: LimitText) -> Result<Self, String> {
-        match written {
-            LimitText::Switch(true) => Ok(Self::Enough),
-            LimitText::Switch(false) => Ok(Self::Off),
-            LimitText::Number(number) => number.to_string().parse(),
-            LimitText::Text(text) => text.parse(),
-        }
-    }
 }
 
 impl FromStr for LimitRequest {
@@ -222,22 +199,6 @@ mod tests {
                 "{text}"
             );
         }
-        #[derive(serde::Deserialize)]
-        struct File {
-            raise: LimitRequest,
-        }
-        let raise =
-            |text: &str| toml::from_str::<File>(&format!("raise = {text}")).map(|file| file.raise);
-        assert_eq!(raise("8192"), Ok(LimitRequest::To(8192)));
-        assert_eq!(
-            [raise("false"), raise("true"), raise("\"max\"")],
-            [
-                Ok(LimitRequest::Off),
-                Ok(LimitRequest::Enough),
-                Ok(LimitRequest::Most)
-            ]
-        );
-        assert!(raise("0").is_err() && raise("-4").is_err());
     }
 
     #[test]

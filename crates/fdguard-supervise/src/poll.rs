@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::time::Instant;
 
+use fdguard_process::tree::Tree;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What the components wait for until the next poll.
@@ -28,6 +29,17 @@ impl<'f> Interest<'f> {
     pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
         let nothing = PollFlags::empty();
         self.fds.push(PollFd::from_borrowed_fd(fd, nothing));
+    }
+
+    /// Waits until this tree may have an event.
+    pub fn tree(&mut self, tree: &'f Tree) {
+        let interest = tree.interest();
+        interest
+            .fds
+            .into_iter()
+            .flatten()
+            .for_each(|fd| self.read(fd));
+        interest.until.into_iter().for_each(|at| self.until(at));
     }
 
     /// Waits until this moment at the latest.
@@ -69,5 +81,13 @@ impl Readiness {
     #[must_use]
     pub fn has(&self, fd: impl AsFd) -> bool {
         self.0.contains(&Number::of(fd))
+    }
+
+    /// Whether this tree may have an event.
+    #[must_use]
+    pub fn has_tree(&self, tree: &Tree, now: Instant) -> bool {
+        let interest = tree.interest();
+        let is_due = interest.until.is_some_and(|at| at <= now);
+        is_due || interest.fds.into_iter().flatten().any(|fd| self.has(fd))
     }
 }

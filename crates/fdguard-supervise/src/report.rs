@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use fdguard_core::rule::wording;
+use fdguard_core::units;
 
 use crate::budget::{Excess, Measure};
+use crate::lifecycle::{Again, Breach, RepeatPolicy, RestartProof};
 use crate::meter::Leak;
-use crate::remedy::{Again, Breach, RepeatPolicy, RestartProof};
 
 /// If the program reaches this share of a level at the start, the level is too low for it, however
 /// little it leaks.
@@ -29,9 +29,6 @@ pub struct RemedyReport<'a> {
     /// The command of the service, to be traced.
     pub command: &'a str,
 }
-
-/// A field of an event line.
-pub type EventField = (&'static str, String);
 
 impl RemedyReport<'_> {
     /// The report after a restart that a newer process has proven.
@@ -65,7 +62,7 @@ impl RemedyReport<'_> {
     #[must_use]
     pub fn again(&self, again: &Again) -> String {
         let mut text = self.opening();
-        let when = match again.after_relief {
+        let when = match again.after_remedy {
             Some(after) => format!("{} after a restart for the same reason", short(after)),
             None => format!("{} after its start", short(again.after_start)),
         };
@@ -110,43 +107,6 @@ impl RemedyReport<'_> {
             let _infallible = write!(text, " (evidence: {place})");
         }
         text
-    }
-
-    /// The same as fields of the event line; the caller adds event and reason.
-    #[must_use]
-    pub fn fields(&self) -> Vec<EventField> {
-        let Excess {
-            pid,
-            value,
-            level,
-            wall,
-            ..
-        } = &self.breach.passed;
-        let mut fields = vec![
-            ("budget", self.breach.what.to_string()),
-            ("value", plain(*value)),
-            ("level", plain(*level)),
-        ];
-        fields.extend(pid.map(|pid| ("pid", pid.to_string())));
-        fields.extend(wall.map(|wall| ("wall", plain(wall))));
-        if let Some(leak) = self.leaks.first() {
-            fields.extend(
-                leak.class
-                    .as_ref()
-                    .map(|class| ("class", class.to_string())),
-            );
-            fields.extend(
-                leak.target
-                    .as_ref()
-                    .map(|target| ("target", target.to_lossy().into_owned())),
-            );
-            fields.push(("count", leak.count.to_string()));
-            fields.extend(leak.per_minute.map(|rate| ("rate_per_min", plain(rate))));
-            fields.push(("proven_leak", leak.proven.to_string()));
-        }
-        fields.extend(self.line.map(|line| ("line", line.to_owned())));
-        fields.extend(self.evidence.map(|place| ("evidence", place.to_owned())));
-        fields
     }
 }
 
@@ -210,8 +170,8 @@ pub fn passed(what: &Measure, passed: &Excess) -> String {
         ),
         Measure::Memory => format!(
             "{} of memory in use (level {})",
-            mebibytes(value),
-            mebibytes(level)
+            units::size(value),
+            units::size(level)
         ),
         Measure::Children => format!(
             "{} processes running besides the program (level {})",
@@ -235,7 +195,7 @@ fn leaking(leak: &Leak) -> String {
         .as_ref()
         .map_or_else(String::new, |target| format!(" on {}", target.to_lossy()));
     let rate = leak.per_minute.map_or_else(String::new, |rate| {
-        format!(", growing by {}", wording::rate(rate / 60.0))
+        format!(", growing by {}", units::rate(rate / 60.0))
     });
     if leak.proven {
         format!("Leak: {} {class}{target} open{rate}", leak.count)
@@ -270,7 +230,7 @@ fn cause(breach: &Breach) -> String {
     if is_falling || elapsed <= 0.0 {
         return "it leaks too fast for restarts to help".to_owned();
     }
-    let rate = wording::rate((value - rest) / elapsed);
+    let rate = units::rate((value - rest) / elapsed);
     format!(
         "it went from {} to {} in {} ({rate}), too fast for restarts to help",
         plain(*rest),
@@ -283,19 +243,15 @@ fn short(time: Duration) -> String {
     if time < Duration::from_secs(10) {
         return format!("{:.1} s", time.as_secs_f64());
     }
-    wording::duration(time.as_secs_f64())
+    units::duration(time.as_secs_f64())
 }
 
 fn seconds(value: f64) -> String {
     if value.is_finite() {
-        wording::duration(value)
+        units::duration(value)
     } else {
         "unlimited".to_owned()
     }
-}
-
-fn mebibytes(bytes: f64) -> String {
-    format!("{:.0} MiB", bytes / 1_048_576.0)
 }
 
 /// Without a decimal point for whole numbers.

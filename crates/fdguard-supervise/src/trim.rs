@@ -11,6 +11,8 @@
 
 use std::fs;
 
+use fdguard_proc::smaps::{MemoryRegion, regions};
+use fdguard_proc::status;
 use rustix::mm::{Advice, madvise};
 
 /// Resident memory before and after, in bytes; absent where it could not be read.
@@ -33,7 +35,7 @@ struct Range {
 pub fn give_back() -> TrimResult {
     let before = resident();
     return_free_memory();
-    let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let maps = fs::read("/proc/self/smaps").unwrap_or_default();
     for range in untouched(&maps) {
         forget(range);
     }
@@ -46,12 +48,7 @@ pub fn give_back() -> TrimResult {
 /// fdguard's resident memory.
 #[must_use]
 pub fn resident() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
+    status::resident(&fs::read("/proc/self/status").ok()?)
 }
 
 fn forget(range: Range) {
@@ -82,65 +79,19 @@ pub fn return_free_memory() {}
 /// (relocations) also look like a read-only part of the file, but they are private: `Anonymous`
 /// counts them, and `Swap`. `Private_Dirty` is less precise: a page of a newly installed file is
 /// not on disk yet, but is in the page cache all the same.
-fn untouched(smaps: &str) -> Vec<Range> {
-    let mut all = Vec::new();
-    let mut current: Option<(Range, OwnedPages)> = None;
-    for line in smaps.lines() {
-        if let Some(range) = heading(line) {
-            all.extend(current.take().and_then(as_the_file));
-            current = range.map(|range| (range, OwnedPages::default()));
-        } else if let Some((_, owned)) = &mut current {
-            owned.note(line);
-        }
-    }
-    all.extend(current.and_then(as_the_file));
-    all
-}
-
-/// The private part of a mapping, in KiB; absent until it is read.
-#[derive(Clone, Copy, Debug, Default)]
-struct OwnedPages {
-    anonymous: Option<u64>,
-    swapped: Option<u64>,
-}
-
-impl OwnedPages {
-    fn note(&mut self, line: &str) {
-        let Some((key, value)) = line.split_once(':') else {
-            return;
-        };
-        let place = match key {
-            "Anonymous" => &mut self.anonymous,
-            "Swap" => &mut self.swapped,
-            _ => return,
-        };
-        *place = value
-            .trim()
-            .strip_suffix(" kB")
-            .and_then(|number| number.trim().parse().ok());
-    }
-}
-
-fn as_the_file((range, owned): (Range, OwnedPages)) -> Option<Range> {
-    let none = |amount: Option<u64>| amount == Some(0);
-    (none(owned.anonymous) && none(owned.swapped)).then_some(range)
-}
-
-/// `None` for a line that begins no mapping; otherwise the range, if it is a private read-only
-/// mapping of a file.
-fn heading(line: &str) -> Option<Option<Range>> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let hexadecimal = |text: &str| usize::from_str_radix(text, 16).ok();
-    let range = Range {
-        start: hexadecimal(start)?,
-        end: hexadecimal(end)?,
+fn untouched(smaps: &[u8]) -> Vec<Range> {
+    let is_untouched = |region: &MemoryRegion<'_>| {
+        matches!(region.mapping.rights, [b'r', b'-', _, b'p'])
+            && region.anonymous == Some(0)
+            && region.swapped == Some(0)
     };
-    let rights = words.next()?.as_bytes();
-    let inode = words.nth(2)?;
-    let path = words.next().unwrap_or_default();
-    let fits = matches!(rights, [b'r', b'-', _, b'p']) && inode != "0" && path.starts_with('/');
-    Some(Some(range).filter(|range| fits && range.start < range.end))
+    let range = |region: MemoryRegion<'_>| {
+        let start = usize::try_from(region.mapping.start).ok()?;
+        let end = usize::try_from(region.mapping.end).ok()?;
+        (start < end).then_some(Range { start, end })
+    };
+    let regions = regions(smaps).into_iter().filter(is_untouched);
+    regions.filter_map(range).collect()
 }
 
 #[cfg(test)]
@@ -157,13 +108,13 @@ mod tests {
     fn only_what_is_as_the_file_is_given_back() {
         let text = "1000-3000 r-xp 00001000 fe:01 77 /bin/x";
         let taken = |heading: &str, anonymous, dirty, swap| {
-            !untouched(&mapping(heading, anonymous, dirty, swap)).is_empty()
+            !untouched(mapping(heading, anonymous, dirty, swap).as_bytes()).is_empty()
         };
         let range = Range {
             start: 0x1000,
             end: 0x3000,
         };
-        assert_eq!(untouched(&mapping(text, 0, 0, 0)), [range]);
+        assert_eq!(untouched(mapping(text, 0, 0, 0).as_bytes()), [range]);
         assert!(
             !taken(text, 4, 0, 0),
             "relocated by the loader, then locked"
@@ -184,10 +135,14 @@ mod tests {
 
     #[test]
     fn a_mapping_of_which_nothing_is_told_is_left_alone() {
-        assert_eq!(untouched("1000-3000 r-xp 00001000 fe:01 77 /bin/x\n"), []);
+        assert_eq!(untouched(b"1000-3000 r-xp 00001000 fe:01 77 /bin/x\n"), []);
         let both = mapping("1000-3000 r-xp 0 fe:01 77 /bin/x", 4, 0, 0)
             + &mapping("4000-5000 r-xp 0 fe:01 77 /bin/x", 0, 0, 0);
-        assert_eq!(untouched(&both).len(), 1, "each has its own figures");
+        assert_eq!(
+            untouched(both.as_bytes()).len(),
+            1,
+            "each has its own figures"
+        );
     }
 
     /// Code, constants and tables of pointers still work afterwards.

@@ -4,13 +4,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use fdguard_core::blame;
 use fdguard_core::children::finding::{ChildPile, is_same_line};
 use fdguard_core::children::{ChildSite, ChildStart, ChildState, Children, arrival};
 use fdguard_core::dependency_path::through;
 use fdguard_core::event::{StackId, Tid};
 use fdguard_core::origin::{Origin, Stack};
-use fdguard_core::proof::own;
-use fdguard_core::{ProcKey, Text};
+use fdguard_core::{Text, TraceKey};
+use fdguard_proc::process::stat;
+use fdguard_proc::stat::ProcStat;
 use fdguard_wire::{EventKind, EventRecord};
 
 use crate::BlindReason;
@@ -46,7 +48,7 @@ impl ChildWatch {
     /// Applies the events of a process that concern children, and the times of the others.
     pub(crate) fn apply_events(
         &mut self,
-        process: ProcKey,
+        process: TraceKey,
         (began, is_forked): (u64, bool),
         events: &[EventRecord],
         number: impl Fn(u32) -> StackId,
@@ -137,7 +139,7 @@ impl ChildWatch {
     }
 
     /// A process is gone.
-    pub(crate) fn end(&mut self, process: ProcKey, now: u64) {
+    pub(crate) fn end(&mut self, process: TraceKey, now: u64) {
         self.children.end(process, now);
         self.forked.remove(&process.pid);
     }
@@ -145,8 +147,8 @@ impl ChildWatch {
     /// The current state of a child, from `/proc`. One with another parent does not count as a
     /// child any more.
     fn state_of(&self, pid: u32, parent: u32, exe: Option<&Path>) -> ChildState {
-        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-        match parse_stat(&stat, parent) {
+        let state = stat(pid, |stat| child_state(stat, parent));
+        match state.ok().flatten() {
             Some(ChildState::Running(name))
                 if self.forked.contains(&pid) && exe.is_some() && exe_of(pid).as_deref() == exe =>
             {
@@ -162,7 +164,7 @@ impl ChildWatch {
         let lines = by_line(piles, name).into_iter().map(|(pile, _)| pile);
         // What a shell or another installed program starts is not for its user to repair.
         lines
-            .filter(|pile| own::is_programs(&pile.origin.stack))
+            .filter(|pile| blame::is_programs(&pile.origin.stack))
             .collect()
     }
 
@@ -190,7 +192,7 @@ impl ChildWatch {
                 break;
             };
             let stack = start.stack.map(&mut name).unwrap_or_default();
-            let is_own = own::is_programs(&stack);
+            let is_own = blame::is_programs(&stack);
             let origin = origin(stack, (Some(start.thread), 1, 1, 0), None);
             if is_own {
                 return Some(origin);
@@ -236,26 +238,21 @@ fn exe_of(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// `PID (NAME) STATE PPID …`; the name may contain anything.
-fn parse_stat(stat: &[u8], parent: u32) -> Option<ChildState> {
-    let open = stat.iter().position(|byte| *byte == b'(')?;
-    let close = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
-    let mut words = rest.split_whitespace();
-    let (state, ppid) = (words.next()?, words.next()?);
-    if ppid.parse() != Ok(parent) {
-        return None;
-    }
-    Some(match state {
-        "Z" | "X" => ChildState::Zombie,
-        _ => ChildState::Running(Text::from(stat.get(open + 1..close)?)),
+/// The state of a child of this parent; `None` if it has another one.
+fn child_state(stat: &ProcStat<'_>, parent: u32) -> Option<ChildState> {
+    (stat.ppid == parent).then(|| {
+        if stat.is_zombie() {
+            ChildState::Zombie
+        } else {
+            ChildState::Running(Text::from(stat.comm))
+        }
     })
 }
 
 fn pile(site: &ChildSite, stack: Stack) -> ChildPile {
     let (first, last) = (site.births.first(), site.births.last());
     let name = site.names.iter().max_by_key(|(_, count)| **count);
-    let began = site.parent.start_ticks;
+    let began = site.parent.began;
     let age = first.map(|first| arrival::seconds(site.at.saturating_sub(began)) - first);
     let counts = (site.thread, site.left(), site.started, site.waited);
     ChildPile {
@@ -275,7 +272,7 @@ fn pile(site: &ChildSite, stack: Stack) -> ChildPile {
 fn origin(stack: Stack, counts: (Option<Tid>, u64, u64, u64), age: Option<f64>) -> Origin {
     let (thread, live, opened, closed) = counts;
     Origin {
-        culprit: own::culprit(&stack),
+        culprit: blame::blamed(&stack),
         leaking_caller: None,
         through: through(&stack),
         partly: false,
@@ -313,15 +310,18 @@ fn absorb(pile: &mut ChildPile, other: &ChildPile) {
 mod tests {
     use fdguard_core::children::ChildState;
 
-    use super::parse_stat;
+    use super::{ProcStat, child_state};
 
     #[test]
     fn a_child_is_what_its_state_says_and_gone_when_it_has_another_parent() {
-        let stat = b"12 (my (odd) job) S 7 12 12 0";
+        let state = |letter: &str, parent| {
+            let line =
+                format!("12 (my (odd) job) {letter} 7 12 12 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 9");
+            child_state(&ProcStat::parse(line.as_bytes()).unwrap(), parent)
+        };
         let running = Some(ChildState::Running("my (odd) job".into()));
-        assert_eq!(parse_stat(stat, 7), running);
-        assert_eq!(parse_stat(stat, 1), None);
-        assert_eq!(parse_stat(b"12 (a) Z 7 12", 7), Some(ChildState::Zombie));
-        assert_eq!(parse_stat(b"", 7), None);
+        assert_eq!(state("S", 7), running);
+        assert_eq!(state("S", 1), None);
+        assert_eq!(state("Z", 7), Some(ChildState::Zombie));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use fdguard_core::event::{Errno, StackId, TraceEvent, What};
-use fdguard_core::{FileId, ProcKey};
+use fdguard_core::{FileId, TraceKey};
 use fdguard_wire::{
     CloseCall, EventKind, EventRecord, FdCall, LOCK_BEGINS, OpenCall, PreventedHarm,
 };
@@ -20,7 +20,7 @@ const MOST_HELD: usize = 1 << 16;
 /// The events of one process that are not delivered yet.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    process: ProcKey,
+    process: TraceKey,
     held: VecDeque<TicketedRecord>,
     /// All tickets before this one were read, or will come late.
     read: u64,
@@ -63,7 +63,7 @@ pub(crate) enum Delivery {
 }
 
 impl Feed {
-    pub(crate) fn new(process: ProcKey) -> Self {
+    pub(crate) fn new(process: TraceKey) -> Self {
         Self {
             process,
             held: VecDeque::new(),
@@ -81,7 +81,7 @@ impl Feed {
         self.delivery
     }
 
-    pub(crate) fn process(&self) -> ProcKey {
+    pub(crate) fn process(&self) -> TraceKey {
         self.process
     }
 

@@ -1,43 +1,50 @@
-//! Launches a program under the tracer and reports which line opened what is still open.
+//! Traces a program and reports which line opened what is still open.
 //!
-//! [`TracedCommand::launch`] checks whether the injected library can see into the program, starts
-//! it with that library and a private directory, and [`TracedCommand::tables`] reads what each of
-//! its processes wrote there, while it runs and after it has ended. Meanwhile a thread reads their
-//! events and detects hazards ([`TracedCommand::hazards`]). [`Injection`] is the same for programs
-//! that are started elsewhere. [`ObservedTrace::find`] finds a trace that another fdguard runs, and
-//! reads the same without disturbing it. [`Symbols`] turns addresses into lines, and [`Site::rank`]
-//! groups descriptors by origin.
+//! A [`TraceSource`] records what the processes of a program open and close. There is one so far,
+//! [`PreloadSource`]: the program is started with the injected library and a private directory.
+//! A [`TraceSession`] owns a source, the thread that reads its events, the tables and the symbols,
+//! and yields a [`TraceState`]: what is open by line, the lifetimes of descriptors, the hazards and
+//! the gaps, as a plain value. [`TracedCommand::launch`] starts a program with a session;
+//! [`ObservedTrace::find`] finds a trace that another fdguard runs, and gives a session that reads
+//! it without disturbing it.
 
 mod call_class;
 mod children;
 mod error;
 mod feed;
 mod go;
-mod injection;
 mod launch;
 mod lifetimes;
 mod listener;
 mod observed_trace;
 mod omission;
+mod preload;
 mod program;
 mod protection;
 mod ring;
-mod runtime;
+mod session;
 mod site;
+mod source;
+mod stacks;
 mod stale_dirs;
+mod state;
 mod symbol;
 mod table;
 mod trace_dir;
 
 pub use error::Error;
-pub use injection::Injection;
 pub use launch::{Options, TracedCommand};
 pub use lifetimes::{SiteDetail, TracedProcess};
 pub use listener::monotonic;
 pub use observed_trace::{ObservedTrace, UntracedProgram};
+pub use preload::PreloadSource;
 pub use program::{BlindReason, GO, TracedProgram};
 pub use protection::{Protection, ReportPolicy};
+pub use ring::DrainedEvents;
+pub use session::TraceSession;
 pub use site::{CallPath, OpenFd, Site};
+pub use source::{EventReader, ProcessKey, TraceSource};
+pub use state::{OpenSites, StateParts, TraceScope, TraceState};
 pub use symbol::Symbols;
 pub use table::{Descriptor, ExitReport, ProcessTable, ProcessTables};
 pub use trace_dir::library;

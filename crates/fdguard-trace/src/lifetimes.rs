@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 
 use fdguard_core::event::StackId;
 use fdguard_core::lifetimes::{
@@ -11,15 +10,13 @@ use fdguard_core::lifetimes::{
 };
 use fdguard_core::origin::Stack;
 use fdguard_core::{Class, Fd, Text};
+use fdguard_proc::process;
 use fdguard_wire::{EventKind, EventRecord, OpenCall};
 
 use crate::call_class::CallClasses;
-use crate::runtime;
-use crate::symbol::Symbols;
+use crate::source::{ProcessKey, TraceSource};
+use crate::symbol::{self, Symbols};
 use crate::table::{ProcessTable, RawFrame};
-
-/// A process by pid and the time its table was created.
-type Key = (u32, u64);
 
 /// The error of a close that closed nothing.
 const EBADF: u16 = 9;
@@ -40,7 +37,7 @@ pub struct TracedProcess {
     /// Its name.
     pub comm: String,
     /// The process that it was forked from, if it runs the same program.
-    pub parent: Option<Key>,
+    pub parent: Option<ProcessKey>,
     /// Every line that opened something, those that leak first.
     pub sites: Vec<JudgedSite>,
     /// The classes of descriptors as far as the calls determine them, by number and open time.
@@ -76,7 +73,7 @@ impl TracedProcess {
 /// The lifetimes of all processes of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Lifetimes {
-    processes: BTreeMap<Key, State>,
+    processes: BTreeMap<ProcessKey, State>,
     /// When the end of the program began.
     ending: Option<u64>,
 }
@@ -85,7 +82,7 @@ pub(crate) struct Lifetimes {
 struct State {
     pid: u32,
     lifetimes: ProcessLifetimes,
-    parent: Option<Key>,
+    parent: Option<ProcessKey>,
     comm: String,
     calls: CallClasses,
     classes: HashMap<(Fd, u64), Class>,
@@ -113,8 +110,8 @@ impl Lifetimes {
     /// id in the trace, `traits` reports what a stack contains.
     pub(crate) fn apply_events(
         &mut self,
-        key: Key,
-        path: &Path,
+        key: ProcessKey,
+        source: &dyn TraceSource,
         events: &[EventRecord],
         number: &dyn Fn(u32) -> StackId,
         traits: &TraitsOfStacks<'_>,
@@ -122,7 +119,7 @@ impl Lifetimes {
         if events.is_empty() {
             return;
         }
-        let Some(state) = self.state(key, path) else {
+        let Some(state) = self.state(key, source) else {
             return;
         };
         state.check_links();
@@ -135,14 +132,14 @@ impl Lifetimes {
     /// Events of a process were lost: its own table corrects the state.
     pub(crate) fn lose(
         &mut self,
-        key: Key,
-        path: &Path,
+        key: ProcessKey,
+        source: &dyn TraceSource,
         count: u64,
         number: &dyn Fn(u32) -> StackId,
     ) {
-        if let Some(state) = self.state(key, path) {
+        if let Some(state) = self.state(key, source) {
             state.lifetimes.lose(count);
-            if let Ok(Some(table)) = ProcessTable::read(path) {
+            if let Ok(Some(table)) = source.table(key) {
                 state.reconcile(&table, number);
             }
         }
@@ -151,7 +148,7 @@ impl Lifetimes {
     /// A process is gone, and this is its table.
     pub(crate) fn finish(
         &mut self,
-        key: Key,
+        key: ProcessKey,
         table: &ProcessTable,
         now: u64,
         number: &dyn Fn(u32) -> StackId,
@@ -170,7 +167,7 @@ impl Lifetimes {
     fn forget(&mut self) {
         let clean = |state: &State| state.lifetimes.is_gone() && state.lifetimes.is_clean();
         let keys = self.processes.iter().filter(|(_, state)| clean(state));
-        let keys: Vec<Key> = keys.map(|(key, _)| *key).collect();
+        let keys: Vec<ProcessKey> = keys.map(|(key, _)| *key).collect();
         let oldest = keys.len().saturating_sub(MOST_CLEAN);
         for key in keys.iter().take(oldest) {
             self.processes.remove(key);
@@ -197,12 +194,13 @@ impl Lifetimes {
     pub(crate) fn unnamed(
         &mut self,
         now: u64,
-        file_of: &dyn Fn(Key) -> Option<std::path::PathBuf>,
+        table_of: &dyn Fn(ProcessKey) -> Option<ProcessTable>,
         raw_frames: &dyn Fn(StackId) -> Vec<RawFrame>,
     ) -> Vec<UnnamedProcess> {
         let processes = self.processes.iter_mut().map(|(key, state)| {
-            let file = file_of(*key).filter(|_| !state.lifetimes.is_gone());
-            if let Some(table) = file.and_then(|path| ProcessTable::read(&path).ok().flatten()) {
+            if !state.lifetimes.is_gone()
+                && let Some(table) = table_of(*key)
+            {
                 state.note_uses(&table);
                 state.comm = comm(key.0).unwrap_or_else(|| state.comm.clone());
             }
@@ -212,9 +210,9 @@ impl Lifetimes {
     }
 
     /// The state of a process; `None` before its table can be read.
-    fn state(&mut self, key: Key, path: &Path) -> Option<&mut State> {
+    fn state(&mut self, key: ProcessKey, source: &dyn TraceSource) -> Option<&mut State> {
         if !self.processes.contains_key(&key) {
-            let table = ProcessTable::read(path).ok().flatten()?;
+            let table = source.table(key).ok().flatten()?;
             let mut state = State::new(key, &table);
             if let Some(ending) = self.ending.filter(|ending| key.1 < *ending) {
                 state.lifetimes.end_begins(ending);
@@ -244,7 +242,7 @@ impl UnnamedProcess {
             let found = named(held.cloned(), |raw_frames, history: &PathHistory| {
                 // A stack of the runtime itself that cannot leak yet needs no names.
                 let is_few = history.live.len() + history.recent.len() < LEAST;
-                let outline = is_few.then(|| runtime::outline(raw_frames)).flatten();
+                let outline = is_few.then(|| symbol::outline(raw_frames)).flatten();
                 outline.unwrap_or_else(|| symbols.name(raw_frames))
             });
             if !found.iter().any(JudgedSite::is_leaking) {
@@ -271,7 +269,7 @@ fn named(
 }
 
 impl State {
-    fn new((pid, began): Key, table: &ProcessTable) -> Self {
+    fn new((pid, began): ProcessKey, table: &ProcessTable) -> Self {
         let forked = table.open.iter().filter(|(_, one)| one.forks > 0);
         let inherited = table.inherited.iter().chain(forked.map(|(fd, _)| fd));
         Self {
@@ -401,7 +399,7 @@ impl State {
 
     fn unnamed(
         &self,
-        (pid, began): Key,
+        (pid, began): ProcessKey,
         now: u64,
         raw_frames: &dyn Fn(StackId) -> Vec<RawFrame>,
     ) -> UnnamedProcess {
@@ -439,7 +437,5 @@ fn path_number(stack: StackId) -> PathNumber {
 }
 
 fn comm(pid: u32) -> Option<String> {
-    let comm = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
-    let text = String::from_utf8_lossy(&comm).trim_end().to_owned();
-    (!text.is_empty()).then_some(text)
+    process::name(pid).filter(|name| !name.is_empty())
 }

@@ -3,16 +3,19 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use fdguard_core::Gap;
-use fdguard_core::hazard::Hazard;
+use fdguard_proc::cmdline::arguments;
+use fdguard_proc::environ;
+use fdguard_proc::maps::{mappings, unescaped};
+use fdguard_proc::process::{children, name, stat};
 
+use crate::preload::PreloadSource;
 use crate::program::TracedProgram;
-use crate::symbol::Symbols;
-use crate::table::{ProcessTable, ProcessTables};
-use crate::{BlindReason, Error, listener, trace_dir};
+use crate::session::TraceSession;
+use crate::source::TraceSource as _;
+use crate::{BlindReason, Error, trace_dir};
 
 /// The variable with the directory that the library writes to.
 pub(crate) const VARIABLE: &str = "FDGUARD_TRACE_DIR";
@@ -57,24 +60,10 @@ impl ObservedTrace {
         self.pid
     }
 
-    /// The program that one of its processes without a table is running.
+    /// Reads what its processes recorded, without disturbing it.
     #[must_use]
-    pub fn became(&self, pid: u32) -> UntracedProgram {
-        UntracedProgram::from_pid(pid)
-    }
-
-    /// What its processes recorded so far. Those that are another program by now have no table.
-    pub fn tables(&self) -> Result<ProcessTables, Error> {
-        let mut tables = ProcessTables::read(&self.dir)?;
-        tables.outlive(&outlived(&tables));
-        Ok(tables)
-    }
-
-    /// The hazards that its processes' latest events prove: as many as their rings still hold. The
-    /// fdguard that launched the trace has read all of them; this is for later observers.
-    #[must_use]
-    pub fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
-        listener::recent(&self.dir, symbols)
+    pub fn session(&self) -> TraceSession {
+        TraceSession::observe(PreloadSource::foreign(&self.dir), self.pid)
     }
 
     /// The running processes of the trace, the one that it is about first. Orphans are included,
@@ -82,8 +71,8 @@ impl ObservedTrace {
     pub fn pids(&self) -> Result<Vec<u32>, Error> {
         let mut pids = vec![self.pid];
         if self.is_whole {
-            let tables = ProcessTables::read(&self.dir)?;
-            let others: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
+            let keys = PreloadSource::foreign(&self.dir).processes()?;
+            let others: BTreeSet<u32> = keys.into_iter().map(|key| key.0).collect();
             let running = others.into_iter().filter(|pid| is_alive(*pid));
             // A pid may belong to another process by now.
             let ours = |pid: &u32| dir_of(*pid).ok().flatten().as_ref() == Some(&self.dir);
@@ -97,16 +86,13 @@ impl ObservedTrace {
 /// its environment.
 fn dir_of(pid: u32) -> Result<Option<PathBuf>, Error> {
     let maps = read(pid, "maps")?;
-    let mapped = maps.split(|byte| *byte == b'\n').filter_map(|line| {
-        let at = line.iter().position(|byte| *byte == b'/')?;
-        Path::new(OsStr::from_bytes(line.get(at..)?)).parent()
+    let mapped = mappings(&maps).filter_map(|mapping| {
+        let path = PathBuf::from(OsString::from_vec(unescaped(mapping.path)));
+        path.parent().map(Path::to_owned)
     });
-    let mapped = mapped.map(Path::to_owned);
     let environ = read(pid, "environ")?;
-    let told = environ.split(|byte| *byte == 0).filter_map(|word| {
-        let value = word.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"=")?;
-        Some(PathBuf::from(OsString::from_vec(value.to_vec())))
-    });
+    let told = environ::values(&environ, VARIABLE);
+    let told = told.map(|value| PathBuf::from(OsString::from_vec(value.to_vec())));
     Ok(mapped.chain(told).find(|path| trace_dir::is_one(path)))
 }
 
@@ -125,50 +111,14 @@ fn read(pid: u32, name: &str) -> Result<Vec<u8>, Error> {
 /// orphans of a trace may have any parent.
 fn children_of_tracer(pid: u32) -> Vec<u32> {
     let words = read(pid, "cmdline").unwrap_or_default();
-    let mut words = words.split(|byte| *byte == 0).skip(1);
-    if !words.any(|word| word == b"trace") {
+    if !arguments(&words).skip(1).any(|word| word == b"trace") {
         return Vec::new();
     }
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let tasks = tasks.into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let numbers = |list: String| -> Vec<u32> {
-        let words = list.split_whitespace();
-        words.filter_map(|word| word.parse().ok()).collect()
-    };
-    lists.flat_map(numbers).collect()
+    children(pid)
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    let parent = after_name(pid)?;
-    let parent = parent.split_whitespace().nth(1)?;
-    parent.parse().ok()
-}
-
-/// The part of `stat` after the command, which may contain anything.
-fn after_name(pid: u32) -> Option<String> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let at = stat.iter().rposition(|byte| *byte == b')')?;
-    Some(String::from_utf8_lossy(stat.get(at + 2..)?).into_owned())
-}
-
-/// Tables whose process has become another program since: then fdguard's file is no longer mapped.
-pub(crate) fn outlived(tables: &ProcessTables) -> BTreeSet<(u32, u64)> {
-    let pids: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
-    let latest = pids.into_iter().filter_map(|pid| tables.table_of(pid));
-    let gone = latest.filter(|table| is_another(table));
-    gone.map(|table| (table.pid, table.began)).collect()
-}
-
-fn is_another(table: &ProcessTable) -> bool {
-    let name = table.name().as_bytes();
-    let is_absent = || {
-        let maps = std::fs::read(format!("/proc/{}/maps", table.pid)).unwrap_or_default();
-        // An ended process has no maps, and if the maps cannot be read, the table is trusted.
-        !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
-    };
-    // A process that ends during the read yields a part; the second read yields nothing.
-    is_absent() && is_absent()
+    stat(pid, |stat| stat.ppid).ok()
 }
 
 /// A program that runs without the library.
@@ -183,10 +133,9 @@ pub struct UntracedProgram {
 impl UntracedProgram {
     /// The program as it runs now.
     pub(crate) fn from_pid(pid: u32) -> Self {
-        let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let blind = program_of(pid).and_then(|program| program.blind);
         Self {
-            comm: String::from_utf8_lossy(&comm).trim_end().to_owned(),
+            comm: name(pid).unwrap_or_default(),
             blind: blind.unwrap_or(BlindReason::NotLoaded),
         }
     }
@@ -198,6 +147,5 @@ fn program_of(pid: u32) -> Option<TracedProgram> {
 
 /// Whether it is running; a zombie is not.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    let state = after_name(pid).and_then(|rest| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    stat(pid, |stat| !stat.is_zombie()).unwrap_or(false)
 }

@@ -1,6 +1,7 @@
 //! Gaps for programs that ran without the library.
 
 use fdguard_core::Gap;
+use fdguard_core::units::counted;
 use fdguard_wire::Omission;
 
 use crate::BlindReason;
@@ -18,9 +19,8 @@ const REASONS: [(Omission, BlindReason); Omission::KINDS] = [
 pub(crate) fn gaps(counts: &[u64; Omission::KINDS]) -> Vec<Gap> {
     let told = REASONS.iter().filter_map(|(why, blind)| {
         let count = counts.get(*why as usize).filter(|count| **count > 0)?;
-        let programs = if *count == 1 { "program" } else { "programs" };
-        let what =
-            format!("the descriptors of {count} {programs} that ran without fdguard's library");
+        let programs = counted(*count, "program");
+        let what = format!("the descriptors of {programs} that ran without fdguard's library");
         Some(Gap::new(what, blind.why(), blind.remedy()))
     });
     told.collect()

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use fdguard_wire::{EVENTS, EventRecord, Omission, TableImage};
 
+use crate::source::EventReader;
+
 /// A ticket that is not filled after this many nanoseconds is skipped; it is reported late, if
 /// ever. What comes after it is then doubtful, so a thread that is not scheduled for a while on a
 /// busy machine is waited for.
@@ -32,21 +34,21 @@ pub(crate) struct Ring {
 
 /// What was written since the last read.
 #[derive(Debug, Default)]
-pub(crate) struct DrainedEvents {
+pub struct DrainedEvents {
     /// Events in order, and some that were late.
-    pub(crate) events: Vec<EventRecord>,
+    pub events: Vec<EventRecord>,
     /// The ticket of each.
-    pub(crate) tickets: Vec<u64>,
+    pub tickets: Vec<u64>,
     /// All tickets before this one were read, or skipped.
-    pub(crate) next: u64,
+    pub next: u64,
     /// How many were overwritten before they were read: those before the events.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// How much of the ring was in use.
-    pub(crate) behind: u64,
+    pub behind: u64,
     /// Whether its process was forked, and did not start with exec.
-    pub(crate) is_forked: bool,
+    pub is_forked: bool,
     /// How many programs it started without the library, by [`Omission`].
-    pub(crate) omissions: [u64; Omission::KINDS],
+    pub omissions: [u64; Omission::KINDS],
 }
 
 impl DrainedEvents {
@@ -65,38 +67,6 @@ impl Ring {
             waiting_since: None,
             holes: Vec::new(),
         })
-    }
-
-    /// Reads what is new. At the end no ticket will be filled any more.
-    pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<DrainedEvents> {
-        let mut head = [0; TableImage::HEAD];
-        match self.file.read_exact_at(&mut head, 0) {
-            // The file was found before its process set its length.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(DrainedEvents::default());
-            }
-            result => result?,
-        }
-        let Some(image) = TableImage::new(&head) else {
-            return Ok(DrainedEvents::default());
-        };
-        let written = image.tickets();
-        let mut drained = DrainedEvents {
-            behind: written.saturating_sub(self.next),
-            is_forked: image.parent().is_some(),
-            omissions: image.omissions(),
-            ..DrainedEvents::default()
-        };
-        if drained.behind > EVENTS as u64 {
-            let first = written.saturating_sub(EVENTS as u64 - MARGIN);
-            drained.lost = first.saturating_sub(self.next);
-            self.next = first;
-            self.holes.clear();
-        }
-        self.look_again(written, &mut drained)?;
-        self.read(written, (now, is_end), &mut drained)?;
-        drained.next = self.next;
-        Ok(drained)
     }
 
     fn read(
@@ -155,9 +125,42 @@ impl Ring {
     }
 }
 
+impl EventReader for Ring {
+    fn drain(&mut self, now: u64, is_end: bool) -> io::Result<DrainedEvents> {
+        let mut head = [0; TableImage::HEAD];
+        match self.file.read_exact_at(&mut head, 0) {
+            // The file was found before its process set its length.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(DrainedEvents::default());
+            }
+            result => result?,
+        }
+        let Some(image) = TableImage::new(&head) else {
+            return Ok(DrainedEvents::default());
+        };
+        let written = image.tickets();
+        let mut drained = DrainedEvents {
+            behind: written.saturating_sub(self.next),
+            is_forked: image.parent().is_some(),
+            omissions: image.omissions(),
+            ..DrainedEvents::default()
+        };
+        if drained.behind > EVENTS as u64 {
+            let first = written.saturating_sub(EVENTS as u64 - MARGIN);
+            drained.lost = first.saturating_sub(self.next);
+            self.next = first;
+            self.holes.clear();
+        }
+        self.look_again(written, &mut drained)?;
+        self.read(written, (now, is_end), &mut drained)?;
+        drained.next = self.next;
+        Ok(drained)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Ring;
+    use super::{EventReader as _, Ring};
 
     /// Regression: the file was taken for one without a process, and no hazard of its process was
     /// ever reported: in 6 of 450 runs on a busy machine.

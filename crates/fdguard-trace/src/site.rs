@@ -1,5 +1,6 @@
 //! Descriptors grouped by the place that opened them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -144,8 +145,7 @@ impl Site {
             .into_values()
             .filter_map(|open| Self::of_stack(tables, table, open, symbols))
             .collect();
-        // Ties are broken by age, so that the same program gives the same order.
-        stacks.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest_at()));
+        Self::sort(&mut stacks);
         let mut sites: Vec<Self> = Vec::new();
         for stack in stacks {
             let same = sites
@@ -156,8 +156,40 @@ impl Site {
                 None => sites.push(stack),
             }
         }
-        sites.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest_at()));
+        Self::sort(&mut sites);
         sites
+    }
+
+    /// The one with the most first. Ties are broken by age, so that the same program gives the same
+    /// order.
+    pub fn sort(sites: &mut [Self]) {
+        sites.sort_by_key(|site| (Reverse(site.open.len()), site.oldest_at()));
+    }
+
+    /// The site of some of its descriptors; `None` if none is wanted.
+    #[must_use]
+    pub fn only(&self, wanted: impl Fn(&OpenFd) -> bool) -> Option<Self> {
+        let open = self.open.iter().copied().filter(|open| wanted(open));
+        let open: BTreeMap<u32, OpenFd> = open.map(|open| (open.fd, open)).collect();
+        let mut paths = self.paths.clone();
+        for path in &mut paths {
+            path.fds.retain(|fd| open.contains_key(fd));
+        }
+        paths.retain(|path| !path.fds.is_empty());
+        let oldest_at = |path: &CallPath| {
+            let open = path.fds.iter().filter_map(|fd| open.get(fd));
+            open.map(|open| open.descriptor.ns).min()
+        };
+        paths.sort_by_key(|path| (Reverse(path.fds.len()), oldest_at(path)));
+        Some(Self {
+            stack: paths.first()?.stack.clone(),
+            culprit: self.culprit.clone(),
+            leaking_caller: self.leaking_caller.clone(),
+            open: open.into_values().collect(),
+            opened: paths.iter().map(|path| path.opened).sum(),
+            closed: paths.iter().map(|path| path.closed).sum(),
+            paths,
+        })
     }
 
     fn of_stack(
@@ -191,7 +223,8 @@ impl Site {
         })
     }
 
-    fn absorb(&mut self, other: Self) {
+    /// Adds another site of the same culprit.
+    pub fn absorb(&mut self, other: Self) {
         self.open.extend(other.open);
         self.opened += other.opened;
         self.closed += other.closed;
@@ -290,9 +323,9 @@ fn is_used_well(account: &Account) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fdguard_wire::Account;
+    use fdguard_wire::{Account, OpenCall};
 
-    use super::{CallPath, is_partly_closed, is_used_well};
+    use super::{CallPath, Descriptor, OpenFd, Site, is_partly_closed, is_used_well};
 
     #[test]
     fn r20_a_stack_that_closes_some_and_leaves_some_has_a_path_that_forgets() {
@@ -305,6 +338,42 @@ mod tests {
         assert!(is_partly_closed(&path(30, 100, 70)) && is_partly_closed(&path(90, 100, 10)));
         assert!(!is_partly_closed(&path(30, 30, 0)) && !is_partly_closed(&path(0, 100, 100)));
         assert!(!is_partly_closed(&path(99, 100, 1)), "a stray one");
+    }
+
+    #[test]
+    fn the_site_of_some_descriptors_has_their_paths_and_counts() {
+        let open = |fd: u32, stack: u32| OpenFd {
+            fd,
+            descriptor: Descriptor {
+                generation: 1,
+                stack,
+                tid: 7,
+                ns: u64::from(fd),
+                call: OpenCall::Open,
+                forks: 0,
+                used: 0,
+            },
+        };
+        let path = |fds: &[u32], opened| CallPath {
+            stack: Vec::new(),
+            fds: fds.to_vec(),
+            opened,
+            closed: 1,
+        };
+        let site = Site {
+            stack: Vec::new(),
+            culprit: None,
+            leaking_caller: None,
+            open: vec![open(3, 1), open(4, 1), open(5, 2), open(6, 2), open(9, 3)],
+            opened: 60,
+            closed: 3,
+            paths: vec![path(&[3, 4], 10), path(&[5, 6], 20), path(&[9], 30)],
+        };
+        let some = site.only(|one| [4, 5, 6].contains(&one.fd)).unwrap();
+        assert_eq!(some.paths[0].fds, [5, 6], "the path with the most");
+        assert_eq!(some.paths[1].fds, [4]);
+        assert_eq!((some.open.len(), some.opened, some.closed), (3, 30, 2));
+        assert!(site.only(|_| false).is_none());
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -17,13 +16,18 @@ use fdguard_wire::{
 };
 
 use crate::Error;
+use crate::listener::monotonic;
+use crate::preload::PreloadSource;
+use crate::source::{ProcessKey, TraceSource};
 
 /// The tables of every process of a trace, by process and time.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessTables {
-    tables: BTreeMap<(u32, u64), ProcessTable>,
+    tables: BTreeMap<ProcessKey, ProcessTable>,
     /// Those whose process is another program by now.
-    outlived: BTreeSet<(u32, u64)>,
+    outlived: BTreeSet<ProcessKey>,
+    /// When they began to be read, by the monotonic clock.
+    pub(crate) read_at: u64,
 }
 
 /// What one process recorded since it began, or since its last exec.
@@ -36,7 +40,7 @@ pub struct ProcessTable {
     /// Its name at that time.
     pub comm: String,
     /// The process that it was forked from.
-    pub parent: Option<(u32, u64)>,
+    pub parent: Option<ProcessKey>,
     /// What is open, by number.
     pub open: BTreeMap<u32, Descriptor>,
     /// The numbers that were open once and are closed now.
@@ -139,30 +143,18 @@ impl ProcessTables {
     /// The tables that the processes of a trace wrote to its directory, for one of them that
     /// examines itself.
     pub fn from_dir(dir: &Path) -> Result<Self, Error> {
-        Self::read(dir)
+        Self::read(&PreloadSource::foreign(dir))
     }
 
-    /// Reads every table in the directory. An incomplete file is left for the next time.
-    pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
-        let failed = |source| Error::Read {
-            path: dir.to_owned(),
-            source,
-        };
-        let mut tables = BTreeMap::new();
-        for entry in std::fs::read_dir(dir).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let path = entry.path();
-            // Reading another user's directory must not block on a pipe in it.
-            if entry.file_type().is_ok_and(|kind| kind.is_file())
-                && path.extension().is_some_and(|end| end == "fdguard")
-                && let Ok(Some(table)) = ProcessTable::read(&path)
-            {
-                tables.insert((table.pid, table.began), table);
-            }
-        }
+    /// Reads every table. An incomplete one is left for the next time.
+    pub(crate) fn read(source: &dyn TraceSource) -> Result<Self, Error> {
+        let read_at = monotonic();
+        let keys = source.processes()?;
+        let table = |key| Some((key, source.table(key).ok().flatten()?));
         Ok(Self {
-            tables,
+            tables: keys.into_iter().filter_map(table).collect(),
             outlived: BTreeSet::new(),
+            read_at,
         })
     }
 
@@ -180,6 +172,10 @@ impl ProcessTables {
         let mut range = self.tables.range((pid, 0)..=(pid, u64::MAX));
         let (key, table) = range.next_back()?;
         (!self.outlived.contains(key)).then_some(table)
+    }
+
+    pub(crate) fn has(&self, key: ProcessKey) -> bool {
+        self.tables.contains_key(&key)
     }
 
     /// All tables.
@@ -207,25 +203,27 @@ impl ProcessTables {
     }
 
     /// Marks the tables whose process is another program by now.
-    pub(crate) fn outlive(&mut self, keys: &BTreeSet<(u32, u64)>) {
+    pub(crate) fn outlive(&mut self, keys: &BTreeSet<ProcessKey>) {
         self.outlived = keys.clone();
     }
 
-    /// Removes the files of tables that are older than the latest of a process, or that `keep`
-    /// rejects.
-    pub(crate) fn tidy(&mut self, keep: impl Fn(&ProcessTable) -> bool) {
+    /// Takes out the tables that are older than the latest of a process, or that `keep` rejects.
+    pub(crate) fn take_unwanted(
+        &mut self,
+        keep: impl Fn(&ProcessTable) -> bool,
+    ) -> Vec<ProcessTable> {
         let latest: HashMap<u32, u64> = self.tables.keys().copied().collect();
-        let parents: Vec<(u32, u64)> = self.iter().filter_map(|table| table.parent).collect();
+        let parents: Vec<ProcessKey> = self.iter().filter_map(|table| table.parent).collect();
+        let mut unwanted = Vec::new();
         self.tables.retain(|key, table| {
             let is_latest = latest.get(&key.0) == Some(&key.1);
             let is_wanted = (is_latest && keep(table)) || parents.contains(key);
             if !is_wanted {
-                // It only takes memory; the directory is removed at the end.
-                drop(std::fs::remove_file(&table.file));
-                drop(std::fs::remove_file(table.file.with_extension("left")));
+                unwanted.push(table.clone());
             }
             is_wanted
         });
+        unwanted
     }
 }
 
@@ -236,11 +234,6 @@ impl ProcessTable {
     pub fn exit_report(&self) -> Option<ExitReport> {
         let bytes = std::fs::read(self.file.with_extension("left")).ok()?;
         Some(ExitReport::parse(&bytes))
-    }
-
-    /// Its name in the directory.
-    pub(crate) fn name(&self) -> &OsStr {
-        self.file.file_name().unwrap_or_default()
     }
 
     pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use fdguard_diagnose::Error as DiagnoseError;
 use fdguard_probe::Error as ProbeError;
 
 use crate::terminal::sanitize_str;
@@ -67,16 +68,22 @@ pub fn report(error: &anyhow::Error) -> u8 {
         }
         text.push_str(&cause.to_string());
     }
-    let (hint, code) = match (
-        error.downcast_ref::<HintedError>(),
-        error.downcast_ref::<ProbeError>(),
-    ) {
+    let hinted = error.downcast_ref::<HintedError>();
+    let (hint, code) = match (hinted, error.downcast_ref()) {
         (Some(hinted), _) => (Some(hinted.hint.clone()), hinted.code),
-        (_, Some(probe)) => (hint_for(probe), COULD_NOT_LOOK),
-        _ => (None, COULD_NOT_LOOK),
+        (_, Some(DiagnoseError::Input { hint, .. })) => (Some((*hint).to_owned()), COULD_NOT_LOOK),
+        _ => (probe_error(error).and_then(hint_for), COULD_NOT_LOOK),
     };
     say(&text, hint.as_deref());
     code
+}
+
+/// The error of the probe, if that is the cause.
+pub(crate) fn probe_error(error: &anyhow::Error) -> Option<&ProbeError> {
+    match error.downcast_ref() {
+        Some(DiagnoseError::Probe(probe)) => Some(probe),
+        _ => error.downcast_ref(),
+    }
 }
 
 /// Prints an error that does not stop the command.

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use fdguard_diagnose::recording::Replay;
 use fdguard_process::input_file;
 pub(crate) use fdguard_process::input_file::{InputError, SAVED, WRITTEN};
 
@@ -14,6 +15,15 @@ const HINT: &str = "name another file";
 /// Opens a file to read it in pieces.
 pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
     input_file::open(path).map_err(|error| refused(path, error))
+}
+
+/// Opens a recording; `-` is standard input.
+pub(crate) fn open_recording(path: &Path) -> anyhow::Result<Replay> {
+    if path == Path::new("-") {
+        return Ok(Replay::new("standard input", Box::new(std::io::stdin()))?);
+    }
+    let name = path.display().to_string();
+    Ok(Replay::new(&name, Box::new(open(path)?))?)
 }
 
 /// The whole file, if it has at most this many bytes.

@@ -4,23 +4,18 @@
 //! `fdguard-core`, read by `fdguard-probe`.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 pub mod cli;
 pub mod command;
-pub mod doctor;
 pub mod exit;
 mod input;
-mod log;
 pub mod output;
 pub mod progress;
-pub mod recording;
 pub mod report;
 pub mod terminal;
 pub mod tui;
 pub mod unit;
-pub mod watching;
 
 /// Runs the command with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::rule::{RuleSettings, wording};
+use fdguard_core::rule::RuleSettings;
+use fdguard_core::units;
 use fdguard_core::watch::Watch;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -191,9 +192,9 @@ pub fn of_watch(watch: &Watch, settings: &RuleSettings, length: Option<Duration>
 /// `7 s of 15 s`.
 #[must_use]
 pub fn of_time(elapsed: f64, total: Option<Duration>) -> String {
-    let elapsed = wording::duration(elapsed);
+    let elapsed = units::duration(elapsed);
     match total {
-        Some(total) => format!("{elapsed} of {}", wording::duration(total.as_secs_f64())),
+        Some(total) => format!("{elapsed} of {}", units::duration(total.as_secs_f64())),
         None => elapsed,
     }
 }

@@ -56,9 +56,7 @@ fn time(act: impl FnOnce() -> usize) -> Duration {
 
 /// Resident memory of this process in bytes, where the kernel reports it.
 fn resident() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * 4096)
+    fdguard_proc::statm::resident(&std::fs::read("/proc/self/statm").ok()?, 4096)
 }
 
 fn sighting(fd: Fd) -> Sighting {

@@ -1,24 +1,14 @@
 //! Whether children pile up: judged by the start times of those that were not waited for.
 //!
-//! It asks the same questions as for descriptors, in a small separate function. Times are in
-//! seconds since the process began.
+//! Times are in seconds since the process began.
 
 use std::time::Duration;
 
+use crate::arrival_spread::ArrivalSpread;
 use crate::count::as_f64;
 
-/// Fewer children prove nothing.
+/// Fewer children prove nothing; and this many parts of the time must contain a start.
 pub const LEAST: usize = 8;
-/// The time from the first start to the last is cut into this many parts; at least [`LEAST`] of
-/// them must contain a start.
-const PARTS: f64 = 30.0;
-/// Starts must cover at least this share of the whole time.
-const SPREAD: f64 = 0.25;
-/// As a share of the time in which they were started: a program that then worked longer without
-/// starting one has all that it needs.
-const SILENCE: f64 = 1.0 / 3.0;
-/// If this many times as many started early as late, they are workers started at the beginning.
-const FADING: usize = 3;
 /// A program that waited for fewer has no habit of waiting.
 const HABIT: u64 = 2;
 /// A life this many times longer than usual is an exception.
@@ -72,30 +62,11 @@ pub fn piles_up(course: &ChildHistory<'_>, half: u64, left: u64) -> bool {
     let old = course.until - course.ended.in_use();
     let known = course.births.partition_point(|birth| *birth <= old);
     let births = &course.births[..known];
-    let (Some(first), Some(last)) = (births.first(), births.last()) else {
-        return false;
-    };
-    let (came, silent) = (last - first, old - last);
-    let early = births.partition_point(|birth| *birth < first + came / 2.0);
-    let late = births.len() - early;
     let is_more = as_f64(left) >= MORE * as_f64(half) + MORE_LEAST;
-    is_more
-        && came >= SPREAD * course.until
-        && silent <= SILENCE * came
-        && early <= FADING * late
-        && parts(births, *first, came) >= LEAST
-}
-
-/// The number of parts of this time in which children started.
-fn parts(births: &[f64], first: f64, came: f64) -> usize {
-    let part = (came / PARTS).max(f64::EPSILON);
-    let mut parts: Vec<f64> = births
-        .iter()
-        .map(|birth| ((birth - first) / part).floor())
-        .collect();
-    // Already in order, because the births are.
-    parts.dedup();
-    parts.len()
+    let is_spread = |spread: ArrivalSpread| {
+        spread.is_wide(course.until) && spread.goes_on && spread.parts >= LEAST
+    };
+    is_more && ArrivalSpread::new(births, old).is_some_and(is_spread)
 }
 
 /// Nanoseconds as seconds.

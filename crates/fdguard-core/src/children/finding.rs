@@ -109,23 +109,14 @@ impl ChildPile {
     #[must_use]
     pub fn finding(&self, comm: Text) -> Finding {
         Finding {
-            rule: RULE.id.to_owned(),
-            pid: self.pid,
-            comm,
-            severity: RULE.severity,
-            class: None,
-            target: None,
             count: Some(self.left()),
             grown: i64::try_from(self.left()).ok(),
             rate_per_min: self.rate_per_min(),
             confidence: 0.9,
-            walls: Vec::new(),
             why: self.sentence(),
             next_step: self.next_step(),
             origin: Some(self.origin.clone()),
-            shape: None,
-            advice: None,
-            cleared: None,
+            ..Finding::new(RULE.id, self.pid, comm, RULE.severity)
         }
     }
 }

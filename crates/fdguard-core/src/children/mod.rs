@@ -12,7 +12,7 @@ mod levels;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::event::{StackId, Tid};
-use crate::{Pid, ProcKey, Text};
+use crate::{Pid, Text, TraceKey};
 use arrival::EndedLives;
 use levels::Levels;
 
@@ -32,7 +32,7 @@ const LAST_PART: u64 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildStart {
     /// The parent.
-    pub parent: ProcKey,
+    pub parent: TraceKey,
     /// The thread that started it.
     pub thread: Tid,
     /// When.
@@ -58,7 +58,7 @@ pub enum ChildState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildSite {
     /// The process.
-    pub parent: ProcKey,
+    pub parent: TraceKey,
     /// The call path.
     pub stack: Option<StackId>,
     /// The thread that started the oldest of those left.
@@ -92,7 +92,7 @@ impl ChildSite {
 /// The children of every process of a trace.
 #[derive(Debug, Default)]
 pub struct Children {
-    parents: BTreeMap<ProcKey, Parent>,
+    parents: BTreeMap<TraceKey, Parent>,
     starts: HashMap<Pid, ChildStart>,
     /// Calls that started a child and waited for it without reporting which: when each began, and
     /// the start.
@@ -151,7 +151,7 @@ struct Path {
 
 impl Children {
     /// Adds a process that reports events, and when it began.
-    pub fn add_process(&mut self, process: ProcKey, began: u64) {
+    pub fn add_process(&mut self, process: TraceKey, began: u64) {
         self.parents.entry(process).or_insert_with(|| Parent {
             began,
             active: began,
@@ -160,7 +160,7 @@ impl Children {
     }
 
     /// A process reported something.
-    pub fn note_activity(&mut self, process: ProcKey, at: u64) {
+    pub fn note_activity(&mut self, process: TraceKey, at: u64) {
         if let Some(parent) = self.parents.get_mut(&process) {
             parent.active = parent.active.max(at);
         }
@@ -215,11 +215,11 @@ impl Children {
     }
 
     /// A process waited for a child that had ended.
-    pub fn add_wait(&mut self, process: ProcKey, pid: Pid, at: u64) {
+    pub fn add_wait(&mut self, process: TraceKey, pid: Pid, at: u64) {
         // A program that called exec still has its earlier children.
-        let same = |key: &&ProcKey| key.pid == process.pid;
-        let keys: Vec<ProcKey> = self.parents.keys().filter(same).copied().collect();
-        let has_it = |key: &ProcKey| self.parents[key].living.contains_key(&pid);
+        let same = |key: &&TraceKey| key.pid == process.pid;
+        let keys: Vec<TraceKey> = self.parents.keys().filter(same).copied().collect();
+        let has_it = |key: &TraceKey| self.parents[key].living.contains_key(&pid);
         let owner = keys.into_iter().rev().find(has_it).unwrap_or(process);
         let Some(parent) = self.parents.get_mut(&owner) else {
             return;
@@ -244,7 +244,7 @@ impl Children {
     }
 
     /// The children that each process has not waited for; exited processes have none.
-    pub fn unwaited(&self) -> Vec<(ProcKey, Vec<Pid>)> {
+    pub fn unwaited(&self) -> Vec<(TraceKey, Vec<Pid>)> {
         let running = self.parents.iter().filter(|(_, one)| one.over.is_none());
         running
             .filter(|(_, one)| !one.living.is_empty())
@@ -253,7 +253,7 @@ impl Children {
     }
 
     /// What was seen of a child while its parent ran.
-    pub fn see(&mut self, process: ProcKey, pid: Pid, state: ChildState, at: u64) {
+    pub fn see(&mut self, process: TraceKey, pid: Pid, state: ChildState, at: u64) {
         let Some(parent) = self.parents.get_mut(&process) else {
             return;
         };
@@ -290,7 +290,7 @@ impl Children {
     }
 
     /// A process has exited: what its children do from now on is not its fault.
-    pub fn end(&mut self, process: ProcKey, now: u64) {
+    pub fn end(&mut self, process: TraceKey, now: u64) {
         if let Some(parent) = self.parents.get_mut(&process)
             && parent.over.is_none()
         {
@@ -380,7 +380,7 @@ impl Parent {
     }
 
     /// Judges once more before a pile shrinks: more may have started since the last time.
-    fn review_before(&mut self, key: ProcKey, pid: Pid, now: u64) {
+    fn review_before(&mut self, key: TraceKey, pid: Pid, now: u64) {
         let stack = self.living.get(&pid).map(|child| child.start.stack);
         let path = stack.and_then(|stack| self.paths.get(&stack));
         let pile = stack.and_then(|stack| self.piles.get(&stack));
@@ -392,7 +392,7 @@ impl Parent {
         }
     }
 
-    fn review(&mut self, key: ProcKey, now: u64) {
+    fn review(&mut self, key: TraceKey, now: u64) {
         self.reviewed = now;
         let paths: Vec<Option<StackId>> = self.paths.keys().copied().collect();
         for stack in paths {
@@ -422,7 +422,7 @@ impl Parent {
         arrival::piles_up(&course, path.levels.most_until(half), site.left())
     }
 
-    fn site(&self, parent: ProcKey, stack: Option<StackId>, now: u64, which: Which) -> ChildSite {
+    fn site(&self, parent: TraceKey, stack: Option<StackId>, now: u64, which: Which) -> ChildSite {
         let path = self.paths.get(&stack);
         let left: Vec<&Child> = self
             .living

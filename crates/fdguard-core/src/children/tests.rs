@@ -1,13 +1,10 @@
 use super::{ChildStart, ChildState, Children};
-use crate::ProcKey;
+use crate::TraceKey;
 use crate::event::StackId;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
-const SERVER: ProcKey = ProcKey {
-    pid: 1,
-    start_ticks: 0,
-};
+const SERVER: TraceKey = TraceKey { pid: 1, began: 0 };
 
 /// A server that began at 0, with children numbered as they come.
 struct Story {

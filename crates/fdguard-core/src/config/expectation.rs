@@ -7,10 +7,10 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::ClassPattern;
-use super::error::{ConfigError, Place};
 use crate::Class;
 use crate::count::as_f64;
 use crate::glob::Glob;
+use crate::located::{ConfigMistake, FileText};
 
 /// How much more than expected is a breach, unless the user sets another factor.
 const FACTOR: f64 = 2.0;
@@ -180,24 +180,27 @@ pub(super) struct Table {
     factor: Option<Spanned<f64>>,
 }
 
-pub(super) fn read(tables: Vec<Table>, place: Place<'_>) -> Result<Vec<Expectation>, ConfigError> {
+pub(super) fn read(
+    tables: Vec<Table>,
+    place: FileText<'_>,
+) -> Result<Vec<Expectation>, ConfigMistake> {
     let mut all: Vec<Expectation> = Vec::with_capacity(tables.len());
     for table in tables {
         if all.iter().any(|one| one.name == *table.name.get_ref()) {
             let message = "duplicate expectation name";
-            return Err(place.error(&table.name, "expect.name", message));
+            return Err(place.mistake(&table.name, "expect.name", message));
         }
         all.push(read_one(&table, place)?);
     }
     Ok(all)
 }
 
-fn read_one(table: &Table, place: Place<'_>) -> Result<Expectation, ConfigError> {
+fn read_one(table: &Table, place: FileText<'_>) -> Result<Expectation, ConfigMistake> {
     let class = match &table.class {
         Some(text) => Some(
             text.get_ref()
                 .parse()
-                .map_err(|bad: super::BadClassPattern| place.error(text, "expect.class", bad))?,
+                .map_err(|bad: super::BadClassPattern| place.mistake(text, "expect.class", bad))?,
         ),
         None => None,
     };
@@ -215,10 +218,10 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Expectation, ConfigError>
     expectation.checked().map_err(|bad| {
         let key = format!("expect.{}", bad.key);
         match (bad.key, &table.factor) {
-            ("units", _) => place.error(&table.units, &key, bad),
-            ("per_unit", _) => place.error(&table.per_unit, &key, bad),
-            ("factor", Some(factor)) => place.error(factor, &key, bad),
-            _ => place.error(&table.name, &key, bad),
+            ("units", _) => place.mistake(&table.units, &key, bad),
+            ("per_unit", _) => place.mistake(&table.per_unit, &key, bad),
+            ("factor", Some(factor)) => place.mistake(factor, &key, bad),
+            _ => place.mistake(&table.name, &key, bad),
         }
     })
 }

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{ConfigError, Place};
 use crate::lint::Severity;
+use crate::located::{ConfigMistake, FileText};
 use crate::wall::{CRITICAL_FROM, WARNING_ABOVE};
 
 /// The levels at which to alert an operator.
@@ -56,11 +56,11 @@ pub(super) struct Table {
 }
 
 /// `0 < warning <= critical <= 100`, with the default for what is omitted.
-pub(super) fn read(table: Table, place: Place<'_>) -> Result<Levels, ConfigError> {
+pub(super) fn read(table: Table, place: FileText<'_>) -> Result<Levels, ConfigMistake> {
     let percent = |value: Option<&Spanned<f64>>, key: &str, default: f64| match value {
         None => Ok(default),
         Some(value) if *value.get_ref() > 0.0 && *value.get_ref() <= 100.0 => Ok(*value.get_ref()),
-        Some(value) => Err(place.error(value, key, "must be above 0 and at most 100")),
+        Some(value) => Err(place.mistake(value, key, "must be above 0 and at most 100")),
     };
     let warning = percent(table.warning.as_ref(), "levels.warning", WARNING_ABOVE)?;
     let critical = percent(table.critical.as_ref(), "levels.critical", CRITICAL_FROM)?;
@@ -74,7 +74,7 @@ pub(super) fn read(table: Table, place: Place<'_>) -> Result<Levels, ConfigError
         // At least one of them is written: the defaults are in order.
         for (value, key) in written {
             if let Some(value) = value {
-                return Err(place.error(value, key, message));
+                return Err(place.mistake(value, key, message));
             }
         }
     }
@@ -83,7 +83,7 @@ pub(super) fn read(table: Table, place: Place<'_>) -> Result<Levels, ConfigError
         .as_ref()
         .filter(|level| *level.get_ref() == 0)
     {
-        return Err(place.error(absolute, "levels.absolute", "must be at least 1"));
+        return Err(place.mistake(absolute, "levels.absolute", "must be at least 1"));
     }
     Ok(Levels {
         warning,

@@ -6,7 +6,6 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-mod error;
 mod expectation;
 mod levels;
 mod suppression;
@@ -14,12 +13,11 @@ mod suppression;
 mod tests;
 
 pub use crate::class_pattern::{BadClassPattern, ClassPattern};
-pub use error::ConfigError;
 pub use expectation::{BadExpectation, Expectation};
 pub use levels::Levels;
 pub use suppression::{Suppression, SuppressionQuery, Suppressions};
 
-use error::Place;
+use crate::located::{ConfigMistake, FileText};
 
 /// The whole file; [`Config::default`] supplies what it omits.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,17 +34,16 @@ pub struct Config {
 
 impl Config {
     /// Reads the text of the file.
-    pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let file: File =
-            toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
-        let place = Place { text };
+    pub fn parse(text: &str) -> Result<Self, ConfigMistake> {
+        let place = FileText(text);
+        let file: File = place.read()?;
         let levels = match file.levels {
             Some(levels) => levels::read(levels, place)?,
             None => Levels::default(),
         };
         let playbook = match file.playbook {
             Some(path) if path.get_ref().is_empty() => {
-                return Err(place.error(&path, "playbook", "must not be empty"));
+                return Err(place.mistake(&path, "playbook", "must not be empty"));
             }
             path => path.map(Spanned::into_inner),
         };

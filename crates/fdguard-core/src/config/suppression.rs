@@ -8,10 +8,10 @@ use jiff::civil::Date;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{ConfigError, Place};
 use super::{BadClassPattern, ClassPattern};
 use crate::Class;
 use crate::glob::Glob;
+use crate::located::{ConfigMistake, FileText};
 use crate::origin::Frame;
 use crate::proof::{BadCodeLine, CodeLine};
 use crate::rule;
@@ -155,22 +155,24 @@ pub(super) struct Table {
     until: Option<Spanned<toml::Value>>,
 }
 
-pub(super) fn read(tables: Vec<Table>, place: Place<'_>) -> Result<Suppressions, ConfigError> {
+pub(super) fn read(tables: Vec<Table>, place: FileText<'_>) -> Result<Suppressions, ConfigMistake> {
     let entries = tables.into_iter().map(|table| read_one(&table, place));
     entries.collect::<Result<_, _>>().map(Suppressions)
 }
 
-fn read_one(table: &Table, place: Place<'_>) -> Result<Suppression, ConfigError> {
+fn read_one(table: &Table, place: FileText<'_>) -> Result<Suppression, ConfigMistake> {
     let class = match &table.class {
         Some(text) => Some(
             text.get_ref()
                 .parse()
-                .map_err(|bad: BadClassPattern| place.error(text, "cleared.class", bad))?,
+                .map_err(|bad: BadClassPattern| place.mistake(text, "cleared.class", bad))?,
         ),
         None => None,
     };
     let glob = |text: &Option<Spanned<String>>, key: &str| match text {
-        Some(text) if text.get_ref().is_empty() => Err(place.error(text, key, "must not be empty")),
+        Some(text) if text.get_ref().is_empty() => {
+            Err(place.mistake(text, key, "must not be empty"))
+        }
         text => Ok(text
             .as_ref()
             .map(|text| Glob::from(text.get_ref().as_str()))),
@@ -179,7 +181,7 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Suppression, ConfigError>
     let line = match &table.line {
         Some(text) => {
             let line = text.get_ref().parse();
-            Some(line.map_err(|bad: BadCodeLine| place.error(text, "cleared.line", bad))?)
+            Some(line.map_err(|bad: BadCodeLine| place.mistake(text, "cleared.line", bad))?)
         }
         None => None,
     };
@@ -187,7 +189,7 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Suppression, ConfigError>
     let owner = glob(&table.owner, "cleared.owner")?;
     let reason = &table.reason;
     if reason.get_ref().trim().is_empty() {
-        return Err(place.error(
+        return Err(place.mistake(
             reason,
             "cleared.reason",
             "must state why this is acceptable",
@@ -197,14 +199,14 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Suppression, ConfigError>
     if is_bare && rule.is_none() && line.is_none() {
         let message =
             "this entry would match everything: give a rule, line, class, target or owner";
-        return Err(place.error(reason, "cleared", message));
+        return Err(place.mistake(reason, "cleared", message));
     }
     let date = day(&table.date, "cleared.date", place)?;
     let until = match &table.until {
         Some(value) => {
             let until = day(value, "cleared.until", place)?;
             if until < date {
-                return Err(place.error(value, "cleared.until", "must not be before date"));
+                return Err(place.mistake(value, "cleared.until", "must not be before date"));
             }
             Some(until)
         }
@@ -223,7 +225,7 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Suppression, ConfigError>
     })
 }
 
-fn rule(table: &Table, place: Place<'_>) -> Result<Option<String>, ConfigError> {
+fn rule(table: &Table, place: FileText<'_>) -> Result<Option<String>, ConfigMistake> {
     let Some(text) = &table.rule else {
         return Ok(None);
     };
@@ -231,11 +233,15 @@ fn rule(table: &Table, place: Place<'_>) -> Result<Option<String>, ConfigError> 
         return Ok(Some(text.get_ref().clone()));
     }
     let message = format!("unknown rule {:?}", text.get_ref());
-    Err(place.error(text, "cleared.rule", message))
+    Err(place.mistake(text, "cleared.rule", message))
 }
 
 /// A day, with or without quotation marks; a time of day in it is refused.
-fn day(value: &Spanned<toml::Value>, key: &str, place: Place<'_>) -> Result<Date, ConfigError> {
+fn day(
+    value: &Spanned<toml::Value>,
+    key: &str,
+    place: FileText<'_>,
+) -> Result<Date, ConfigMistake> {
     let written = match value.get_ref() {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Datetime(datetime) => Some(datetime.to_string()),
@@ -244,5 +250,5 @@ fn day(value: &Spanned<toml::Value>, key: &str, place: Place<'_>) -> Result<Date
     written
         .filter(|text| text.len() == "2026-01-31".len())
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| place.error(value, key, "must be a date such as 2026-01-31"))
+        .ok_or_else(|| place.mistake(value, key, "must be a date such as 2026-01-31"))
 }

@@ -6,7 +6,8 @@
 use serde::Serialize;
 
 use crate::Text;
-use crate::playbook::{Playbook, PlaybookError};
+use crate::located::ConfigMistake;
+use crate::playbook::Playbook;
 use crate::wall::{self, Wall};
 
 mod pattern;
@@ -94,7 +95,7 @@ pub fn explain(
     playbook: &Playbook,
     lines: impl IntoIterator<Item: AsRef<[u8]>>,
     near: &[WallName],
-) -> Result<Explanation, PlaybookError> {
+) -> Result<Explanation, ConfigMistake> {
     let mut scanner = LogScanner::new(playbook)?;
     for line in lines {
         scanner.line(line.as_ref());

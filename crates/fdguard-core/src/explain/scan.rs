@@ -6,7 +6,8 @@ use bstr::ByteSlice as _;
 use super::tally::Tallies;
 use super::{Explanation, LinePattern, WallName};
 use crate::Text;
-use crate::playbook::{Playbook, PlaybookError};
+use crate::located::{ConfigMistake, ValueSource};
+use crate::playbook::Playbook;
 
 /// Longer lines are not meant for people; the rest of such a line is ignored.
 pub const LONGEST_LINE: usize = 64 << 10;
@@ -39,7 +40,7 @@ impl<'a> LogScanner<'a> {
     /// # Errors
     ///
     /// When there are more patterns than the matcher supports.
-    pub fn new(playbook: &'a Playbook) -> Result<Self, PlaybookError> {
+    pub fn new(playbook: &'a Playbook) -> Result<Self, ConfigMistake> {
         let symptoms = playbook.symptoms();
         let patterns: Vec<(usize, &LinePattern)> = symptoms
             .iter()
@@ -50,10 +51,9 @@ impl<'a> LogScanner<'a> {
             .ascii_case_insensitive(true)
             .kind(Some(AhoCorasickKind::DFA))
             .build(patterns.iter().map(|(_, pattern)| pattern.anchor()))
-            .map_err(|error| PlaybookError {
-                line: None,
-                entry: None,
-                message: format!("too many patterns: {error}"),
+            .map_err(|error| {
+                let message = format!("too many patterns: {error}");
+                ConfigMistake::new(ValueSource::Default, "", message)
             })?;
         Ok(Self {
             playbook,

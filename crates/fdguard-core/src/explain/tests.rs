@@ -138,7 +138,7 @@ fn a_mistake_in_a_symptom_names_its_place() {
         ),
     ] {
         let error = Playbook::parse(text).unwrap_err();
-        assert_eq!(error.entry.as_deref(), Some("x"), "{error}");
+        assert_eq!(error.key, "entry \"x\"", "{error}");
         assert!(error.to_string().contains(words), "{error}");
     }
 }

@@ -14,7 +14,7 @@ use crate::event::{CollectedEvents, Errno, StackId, Tid, TraceEvent, What};
 use crate::gap::Gap;
 use crate::ledger::{Actor, EventNotes, FdSlot, Generation, Ledger};
 use crate::origin::Stack;
-use crate::{Fd, ProcKey};
+use crate::{Fd, TraceKey};
 
 /// The most distinct hazards that are kept; further ones are only counted.
 const MOST_HAZARDS: usize = 1024;
@@ -31,7 +31,7 @@ pub struct HazardDetector {
     sweeps: Sweeps,
     overlaps: Overlaps,
     found: BTreeMap<Key, (&'static Rule, Incident, u64)>,
-    reported: BTreeSet<(ProcKey, Fd, Generation)>,
+    reported: BTreeSet<(TraceKey, Fd, Generation)>,
     unreported: u64,
 }
 

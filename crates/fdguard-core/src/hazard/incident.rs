@@ -8,12 +8,12 @@ use crate::event::StackId;
 use crate::ledger::{Actor, FdLifetime, Generation, Tally};
 use crate::lint::Severity;
 use crate::origin::{Culprit, Stack};
-use crate::{Class, Fd, ProcKey};
+use crate::{Class, Fd, TraceKey};
 
 /// What a check found.
 #[derive(Clone, Debug)]
 pub(super) struct Incident {
-    pub(super) process: ProcKey,
+    pub(super) process: TraceKey,
     pub(super) fd: Option<Fd>,
     pub(super) class: Option<Class>,
     pub(super) at: u64,
@@ -43,7 +43,7 @@ pub(super) struct Incident {
 /// What makes two incidents the same hazard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
-    process: ProcKey,
+    process: TraceKey,
     rule: &'static str,
     stacks: [Option<StackId>; 3],
     fault: Option<Fault>,
@@ -51,7 +51,7 @@ pub(super) struct Key {
 }
 
 impl Incident {
-    pub(super) fn new(process: ProcKey, at: u64, message: String) -> Self {
+    pub(super) fn new(process: TraceKey, at: u64, message: String) -> Self {
         Self {
             process,
             fd: None,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::overlap::{Busy, BusyThreads};
 use crate::event::{Errno, FdCall, StackId, Tid, TraceEvent, What};
 use crate::ledger::{Actor, FdLifetime, FdSlot, Generation, Ledger};
-use crate::{Fd, FileId, ProcKey};
+use crate::{Fd, FileId, TraceKey};
 
 /// The most threads, pairs of sites and files that are remembered each; beyond that, all are
 /// dropped.
@@ -60,19 +60,19 @@ type Habits = BTreeMap<(StackId, StackId), Habit>;
 /// The memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    inside: BTreeMap<(ProcKey, Tid), Vec<Inside>>,
-    interrupted: BTreeMap<(ProcKey, Tid), Interrupted>,
-    locks: BTreeMap<(ProcKey, FileId), Locks>,
+    inside: BTreeMap<(TraceKey, Tid), Vec<Inside>>,
+    interrupted: BTreeMap<(TraceKey, Tid), Interrupted>,
+    locks: BTreeMap<(TraceKey, FileId), Locks>,
     /// Where the first lock through a descriptor was taken.
-    lock_stacks: BTreeMap<(ProcKey, Fd, Generation), StackId>,
+    lock_stacks: BTreeMap<(TraceKey, Fd, Generation), StackId>,
     busy: BusyThreads,
     /// How many unlocks and closes there were, and the last one of each file.
     releases: u64,
-    last_release: BTreeMap<(ProcKey, FileId), u64>,
+    last_release: BTreeMap<(TraceKey, FileId), u64>,
     uses: Habits,
     closes: Habits,
     /// The first thread of each process, and whether there were others.
-    threads: BTreeMap<ProcKey, (Tid, bool)>,
+    threads: BTreeMap<TraceKey, (Tid, bool)>,
 }
 
 impl Memory {
@@ -106,7 +106,7 @@ impl Memory {
     /// A close by this thread that a signal interrupted just before.
     pub(super) fn interrupted(
         &self,
-        process: ProcKey,
+        process: TraceKey,
         thread: Tid,
         fd: Fd,
     ) -> Option<&Interrupted> {
@@ -114,7 +114,7 @@ impl Memory {
         found.filter(|one| one.fd == fd)
     }
 
-    pub(super) fn locks(&self, process: ProcKey, file: FileId) -> Option<&Locks> {
+    pub(super) fn locks(&self, process: TraceKey, file: FileId) -> Option<&Locks> {
         self.locks.get(&(process, file))
     }
 
@@ -300,7 +300,7 @@ impl Memory {
     }
 
     /// The thread uses a new descriptor at this number.
-    fn forget_interrupted(&mut self, by: (ProcKey, Tid), fd: Fd) {
+    fn forget_interrupted(&mut self, by: (TraceKey, Tid), fd: Fd) {
         if self.interrupted.get(&by).is_some_and(|one| one.fd == fd) {
             self.interrupted.remove(&by);
         }
@@ -367,7 +367,7 @@ impl Memory {
     }
 
     /// A call has returned that released locks of this file, or closed a descriptor of it.
-    fn note_release(&mut self, key: (ProcKey, FileId)) {
+    fn note_release(&mut self, key: (TraceKey, FileId)) {
         self.releases += 1;
         make_room(&mut self.last_release);
         self.last_release.insert(key, self.releases);
@@ -387,7 +387,7 @@ impl Memory {
             || self.others_busy(event, is_closing).next().is_some()
     }
 
-    fn forget_threads(&mut self, process: ProcKey) {
+    fn forget_threads(&mut self, process: TraceKey) {
         self.inside.retain(|(of, _), _| *of != process);
         self.interrupted.retain(|(of, _), _| *of != process);
         self.busy.retain(|(of, _), _| *of != process);

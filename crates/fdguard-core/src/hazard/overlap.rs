@@ -9,7 +9,7 @@ use super::Rule;
 use super::incident::Incident;
 use crate::event::{Errno, Tid, TraceEvent, What};
 use crate::ledger::{FdSlot, Ledger};
-use crate::{Fd, FileId, ProcKey};
+use crate::{Fd, FileId, TraceKey};
 
 /// The most incidents that wait at the same time; further ones are dropped.
 const MOST: usize = 256;
@@ -133,4 +133,4 @@ pub(super) enum Busy {
 }
 
 /// What each busy thread is doing.
-pub(super) type BusyThreads = std::collections::BTreeMap<(ProcKey, Tid), Busy>;
+pub(super) type BusyThreads = std::collections::BTreeMap<(TraceKey, Tid), Busy>;

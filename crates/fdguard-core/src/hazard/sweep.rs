@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Rule;
 use super::incident::Incident;
 use crate::event::{StackId, Tid, TraceEvent, What};
-use crate::{Fd, ProcKey};
+use crate::{Fd, TraceKey};
 
 /// This many neighbouring numbers closed by one line are a series. Two are often a pipe, three the
 /// standard streams of a child.
@@ -46,7 +46,7 @@ impl Run {
 /// The series of all threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweeps {
-    runs: BTreeMap<(ProcKey, Tid), Run>,
+    runs: BTreeMap<(TraceKey, Tid), Run>,
     next_look: u64,
 }
 
@@ -119,7 +119,7 @@ impl Sweeps {
 
     fn end(
         &mut self,
-        is_over: impl Fn(&(ProcKey, Tid), &Run) -> bool,
+        is_over: impl Fn(&(TraceKey, Tid), &Run) -> bool,
     ) -> Vec<(&'static Rule, Incident)> {
         let over = self.runs.iter().filter(|(by, run)| is_over(by, run));
         let over: Vec<_> = over.map(|(by, _)| *by).collect();

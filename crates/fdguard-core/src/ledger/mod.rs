@@ -26,7 +26,7 @@ use table::Table;
 pub use tally::Tally;
 
 use crate::event::{CloseCall, Errno, OpenCall, TraceEvent, What};
-use crate::{Fd, ProcKey};
+use crate::{Fd, TraceKey};
 
 /// The most exited processes that are remembered, with what they had open.
 const MOST_ENDED: usize = 64;
@@ -40,9 +40,9 @@ const MOST_PROCESSES: usize = 4096;
 pub struct Ledger {
     tables: BTreeMap<u64, Table>,
     /// Which table a process uses: several, if they share it.
-    processes: BTreeMap<ProcKey, u64>,
+    processes: BTreeMap<TraceKey, u64>,
     next_table: u64,
-    ended: VecDeque<(ProcKey, Vec<Tally>)>,
+    ended: VecDeque<(TraceKey, Vec<Tally>)>,
     lost: u64,
     unseen_opens: u64,
 }
@@ -135,24 +135,24 @@ impl Ledger {
     }
 
     /// What a process has open, by number.
-    pub fn live(&self, process: ProcKey) -> impl Iterator<Item = (Fd, &FdLifetime)> {
+    pub fn live(&self, process: TraceKey) -> impl Iterator<Item = (Fd, &FdLifetime)> {
         self.table(process).into_iter().flat_map(Table::live)
     }
 
     /// A number of a process.
     #[must_use]
-    pub fn slot(&self, process: ProcKey, fd: Fd) -> Option<&FdSlot> {
+    pub fn slot(&self, process: TraceKey, fd: Fd) -> Option<&FdSlot> {
         self.table(process)?.slot(fd)
     }
 
     /// The closed descriptors of this number, the latest first.
-    pub fn closes_of(&self, process: ProcKey, fd: Fd) -> impl Iterator<Item = &ClosedFd> {
+    pub fn closes_of(&self, process: TraceKey, fd: Fd) -> impl Iterator<Item = &ClosedFd> {
         self.slot(process, fd).into_iter().flat_map(FdSlot::past)
     }
 
     /// The sites, those with most open first. For an exited process: as it was just before.
     #[must_use]
-    pub fn origins(&self, process: ProcKey) -> Vec<Tally> {
+    pub fn origins(&self, process: TraceKey) -> Vec<Tally> {
         if let Some(table) = self.table(process) {
             return table.tallies();
         }
@@ -163,20 +163,20 @@ impl Ledger {
     }
 
     /// The running processes.
-    pub fn processes(&self) -> impl Iterator<Item = ProcKey> {
+    pub fn processes(&self) -> impl Iterator<Item = TraceKey> {
         self.processes.keys().copied()
     }
 
     /// Whether these two share one table.
     #[must_use]
-    pub fn share_table(&self, a: ProcKey, b: ProcKey) -> bool {
+    pub fn share_table(&self, a: TraceKey, b: TraceKey) -> bool {
         let (a, b) = (self.processes.get(&a), self.processes.get(&b));
         a.is_some() && a == b
     }
 
     /// Whether this process opened anything after this time.
     #[must_use]
-    pub fn has_opened_since(&self, process: ProcKey, at: u64) -> bool {
+    pub fn has_opened_since(&self, process: TraceKey, at: u64) -> bool {
         self.table(process)
             .is_some_and(|table| table.opened_at() > at)
     }
@@ -184,7 +184,7 @@ impl Ledger {
     /// Whether nothing was ever open at this number of a process, provided that its whole history
     /// is known.
     #[must_use]
-    pub fn was_never_open(&self, process: ProcKey, fd: Fd) -> bool {
+    pub fn was_never_open(&self, process: TraceKey, fd: Fd) -> bool {
         // A process without events has no table.
         self.table(process)
             .is_none_or(|table| table.was_never_open(fd))
@@ -202,11 +202,11 @@ impl Ledger {
         self.unseen_opens
     }
 
-    fn table(&self, process: ProcKey) -> Option<&Table> {
+    fn table(&self, process: TraceKey) -> Option<&Table> {
         self.tables.get(self.processes.get(&process)?)
     }
 
-    fn table_mut(&mut self, process: ProcKey) -> &mut Table {
+    fn table_mut(&mut self, process: TraceKey) -> &mut Table {
         let id = match self.processes.get(&process) {
             Some(id) => *id,
             None => self.adopt(process, Table::default()),
@@ -215,7 +215,7 @@ impl Ledger {
     }
 
     /// Gives a process its own table.
-    fn adopt(&mut self, process: ProcKey, table: Table) -> u64 {
+    fn adopt(&mut self, process: TraceKey, table: Table) -> u64 {
         self.leave(process);
         let oldest = || self.processes.iter().min_by_key(|(_, id)| **id);
         if self.processes.len() >= MOST_PROCESSES
@@ -231,7 +231,7 @@ impl Ledger {
     }
 
     /// Detaches a process from its table; returns the table if it was the last user.
-    fn leave(&mut self, process: ProcKey) -> Option<Table> {
+    fn leave(&mut self, process: TraceKey) -> Option<Table> {
         let id = self.processes.remove(&process)?;
         if self.processes.values().any(|other| *other == id) {
             return None;
@@ -323,7 +323,7 @@ impl Ledger {
         }
     }
 
-    fn fork(&mut self, parent: ProcKey, child: ProcKey, shares_table: bool) {
+    fn fork(&mut self, parent: TraceKey, child: TraceKey, shares_table: bool) {
         if parent == child {
             return;
         }
@@ -340,7 +340,7 @@ impl Ledger {
     }
 
     /// Exec ends sharing before it closes.
-    fn exec(&mut self, process: ProcKey, kept: Option<&[Fd]>) {
+    fn exec(&mut self, process: TraceKey, kept: Option<&[Fd]>) {
         let id = self.processes.get(&process).copied();
         let sharers = self.processes.values().filter(|other| Some(**other) == id);
         if sharers.count() > 1 {
@@ -350,7 +350,7 @@ impl Ledger {
         self.table_mut(process).exec(kept);
     }
 
-    fn exit(&mut self, process: ProcKey) {
+    fn exit(&mut self, process: TraceKey) {
         let tallies = self.table(process).map(Table::tallies);
         self.leave(process);
         if let Some(tallies) = tallies {

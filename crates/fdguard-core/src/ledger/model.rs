@@ -2,7 +2,7 @@
 
 use super::{Actor, Generation, Ledger};
 use crate::event::{CloseCall, Errno, StackId, TraceEvent, What};
-use crate::{Fd, ProcKey};
+use crate::{Fd, TraceKey};
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -21,7 +21,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     tables: Vec<Vec<Entry>>,
-    processes: Vec<(ProcKey, usize)>,
+    processes: Vec<(TraceKey, usize)>,
     closes: u64,
 }
 
@@ -30,14 +30,14 @@ type ClosedLifetime = (Option<Actor>, Option<Actor>, CloseCall);
 type Place = (Option<StackId>, u64, u64, Option<u64>);
 
 impl Model {
-    fn table(&mut self, process: ProcKey) -> usize {
+    fn table(&mut self, process: TraceKey) -> usize {
         if let Some((_, table)) = self.processes.iter().find(|(key, _)| *key == process) {
             return *table;
         }
         self.give(process, Vec::new())
     }
 
-    fn give(&mut self, process: ProcKey, table: Vec<Entry>) -> usize {
+    fn give(&mut self, process: TraceKey, table: Vec<Entry>) -> usize {
         self.processes.retain(|(key, _)| *key != process);
         self.tables.push(table);
         self.processes.push((process, self.tables.len() - 1));
@@ -179,7 +179,7 @@ impl Model {
         }
     }
 
-    fn fork(&mut self, table: usize, child: ProcKey, shares_table: bool) {
+    fn fork(&mut self, table: usize, child: TraceKey, shares_table: bool) {
         if shares_table {
             self.processes.retain(|(key, _)| *key != child);
             self.processes.push((child, table));
@@ -193,7 +193,7 @@ impl Model {
         self.give(child, copy);
     }
 
-    fn exec(&mut self, process: ProcKey, kept: Option<&[Fd]>) {
+    fn exec(&mut self, process: TraceKey, kept: Option<&[Fd]>) {
         let table = self.table(process);
         let copy = self.tables[table].clone();
         let table = self.give(process, copy);
@@ -216,14 +216,14 @@ impl Model {
         }
     }
 
-    fn entries(&self, process: ProcKey) -> impl Iterator<Item = &Entry> {
+    fn entries(&self, process: TraceKey) -> impl Iterator<Item = &Entry> {
         let table = self.processes.iter().find(|(key, _)| *key == process);
         table
             .into_iter()
             .flat_map(|(_, table)| &self.tables[*table])
     }
 
-    fn open(&self, process: ProcKey) -> Vec<Open> {
+    fn open(&self, process: TraceKey) -> Vec<Open> {
         let open = self.entries(process).filter(|entry| entry.close.is_none());
         let mut open: Vec<Open> = open
             .map(|entry| (entry.fd, entry.opener, entry.cloexec, entry.inherited))
@@ -232,7 +232,7 @@ impl Model {
         open
     }
 
-    fn closed(&self, process: ProcKey, fd: Fd) -> Vec<ClosedLifetime> {
+    fn closed(&self, process: TraceKey, fd: Fd) -> Vec<ClosedLifetime> {
         let of_number = self
             .entries(process)
             .filter(|entry| entry.fd == fd && !entry.is_forgotten);
@@ -251,7 +251,7 @@ impl Model {
             .collect()
     }
 
-    fn places(&self, process: ProcKey) -> Vec<Place> {
+    fn places(&self, process: TraceKey) -> Vec<Place> {
         let stack_of = |entry: &Entry| entry.opener.and_then(|opener| opener.stack);
         let counted = || self.entries(process).filter(|entry| entry.was_open);
         let mut stacks: Vec<_> = counted().map(stack_of).collect();
@@ -267,7 +267,7 @@ impl Model {
     }
 
     /// Panics if the ledger differs.
-    pub(super) fn compare(&self, ledger: &Ledger, process: ProcKey, numbers: std::ops::Range<Fd>) {
+    pub(super) fn compare(&self, ledger: &Ledger, process: TraceKey, numbers: std::ops::Range<Fd>) {
         let open = ledger.live(process);
         let open: Vec<Open> = open
             .map(|(fd, life)| (fd, life.opener, life.cloexec, life.inherited))

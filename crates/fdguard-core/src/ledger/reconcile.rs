@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::lifetime::FdLifetime;
 use super::{EventNotes, Ledger, unseen};
 use crate::event::{CloseCall, StackId};
-use crate::{Class, Fd, FileId, ProcKey};
+use crate::{Class, Fd, FileId, TraceKey};
 
 /// A descriptor as observed from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Reconciliation {
 impl Ledger {
     /// Corrects the table of a process by a list of everything it had open at the time `at`. Later
     /// opens are left alone.
-    pub fn reconcile(&mut self, process: ProcKey, at: u64, seen: &[ObservedFd]) -> Reconciliation {
+    pub fn reconcile(&mut self, process: TraceKey, at: u64, seen: &[ObservedFd]) -> Reconciliation {
         let table = self.table_mut(process);
         let mut outcome = Reconciliation::default();
         let shown: BTreeMap<Fd, &ObservedFd> = seen.iter().map(|one| (one.fd, one)).collect();

@@ -4,9 +4,9 @@ use super::model::Model;
 use super::{FdProvenance, Ledger, ObservedFd};
 use crate::event::{CloseCall, Errno, FdCall, OpenCall, StackId, TraceEvent, What};
 use crate::testing::trace_script::{MAIN, TraceScript, process, traced};
-use crate::{Class, Fd, FileId, ProcKey};
+use crate::{Class, Fd, FileId, TraceKey};
 
-const CHILD: ProcKey = process(1001);
+const CHILD: TraceKey = process(1001);
 
 fn ledger(told: &TraceScript) -> Ledger {
     let mut ledger = Ledger::new();
@@ -16,11 +16,11 @@ fn ledger(told: &TraceScript) -> Ledger {
     ledger
 }
 
-fn open(ledger: &Ledger, process: ProcKey) -> Vec<Fd> {
+fn open(ledger: &Ledger, process: TraceKey) -> Vec<Fd> {
     ledger.live(process).map(|(fd, _)| fd).collect()
 }
 
-fn fork(t: &mut TraceScript, child: ProcKey, shares_table: bool) {
+fn fork(t: &mut TraceScript, child: TraceKey, shares_table: bool) {
     let fork = What::Fork {
         child,
         shares_table,
@@ -232,7 +232,7 @@ fn a_million_events_of_ever_new_numbers_processes_and_places_stay_small() {
 
 const NUMBERS: std::ops::Range<Fd> = 0..8;
 
-fn processes() -> impl Strategy<Value = ProcKey> {
+fn processes() -> impl Strategy<Value = TraceKey> {
     (1_u32..4).prop_map(process)
 }
 

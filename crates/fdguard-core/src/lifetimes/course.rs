@@ -5,6 +5,7 @@
 //! seconds since the process began. Decisions 038 and 051.
 
 use super::history::{Lifetime, Moment, PathHistory};
+use crate::arrival_spread::ArrivalSpread;
 use crate::count::as_f64;
 
 /// What became of the descriptors that a path closed.
@@ -91,9 +92,7 @@ pub struct PathJudgement {
 pub const LEAST: usize = 8;
 /// Fewer cannot show that they stopped.
 const LEAST_STOPPED: usize = 3;
-/// The time is cut into this many parts, and arrivals must fall into at least `LEAST_PARTS` of
-/// them: two bursts are not continuous.
-const PARTS: usize = 30;
+/// Arrivals must fall into at least this many parts of the time: two bursts are not continuous.
 const LEAST_PARTS: usize = 6;
 /// A path that closed fewer has no habit of closing; and where few are left, this many must have
 /// been closed.
@@ -108,9 +107,7 @@ const USUAL: f64 = 10.0;
 /// Tolerance for clocks and the order of threads: a descriptor that makes room for a new one is
 /// closed a moment before or after.
 const MOMENT: f64 = 0.05;
-/// A leak was active for at least this share of the active time.
-const SPREAD: f64 = 0.25;
-/// With this many arrivals over `LONG` seconds, a smaller share suffices.
+/// With this many arrivals over `LONG` seconds, they may cover a smaller share of the time.
 const MANY: usize = 24;
 const LONG: f64 = 3.0;
 /// Seconds: arrivals within less are one burst, as when a pool is created.
@@ -118,14 +115,10 @@ const BURST: f64 = 1.0;
 /// Seconds: descriptors that are all released at the end must have grown for longer, because a job
 /// that opens all its files and then closes them is one piece of work.
 const RELEASED: f64 = 4.0;
-/// Shares of the time in which they arrived: the silence after a leak, while a program winds up,
-/// and after a pool is full.
-const WINDING_UP: f64 = 1.0 / 3.0;
+/// The silence after a pool is full, as a share of the time in which it was filled.
 const FULL: f64 = 2.0 / 3.0;
 /// As a share of the whole time: a shorter silence means nothing.
 const SILENCE: f64 = 0.2;
-/// If this many times as many arrived early as late, arrivals fade.
-const FADING: usize = 3;
 /// A sweep takes at most this share of the time in which its descriptors were opened.
 const SWEEP: f64 = 1.0 / 3.0;
 /// The process does little after the final sweep: this share of its active time, or
@@ -270,38 +263,18 @@ fn rolls(births: &[Moment], closed: &ClosedStats) -> bool {
 
 /// Whether these arrived throughout the active time until then, without fading.
 fn arrives(until: f64, births: &[Moment], least: f64) -> bool {
+    let active: Vec<f64> = births.iter().map(|birth| birth.active).collect();
     let (Some(first), Some(last)) = (births.first(), births.last()) else {
         return false;
     };
-    let (came, silent) = (last.active - first.active, until - last.active);
     let seconds = last.real - first.real;
     let is_much = births.len() >= MANY && seconds >= LONG;
-    let is_spread = came >= SPREAD * until || is_much;
-    let middle = first.active + came / 2.0;
-    let early = births.partition_point(|birth| birth.active < middle);
-    let late = births.len() - early;
-    seconds >= least
-        && is_spread
-        && silent <= WINDING_UP * came
-        && births.len() >= LEAST
-        && parts(births) >= LEAST_PARTS
-        && early <= FADING * late
-}
-
-/// The number of parts of the active time, from the first to the last of them, that contain an
-/// arrival.
-fn parts(births: &[Moment]) -> usize {
-    let (Some(first), Some(last)) = (births.first(), births.last()) else {
-        return 0;
+    let is_spread = |spread: ArrivalSpread| {
+        (spread.is_wide(until) || is_much) && spread.goes_on && spread.parts >= LEAST_PARTS
     };
-    let part = ((last.active - first.active) / as_f64(PARTS as u64)).max(f64::EPSILON);
-    let mut parts: Vec<f64> = births
-        .iter()
-        .map(|birth| ((birth.active - first.active) / part).floor())
-        .collect();
-    // Already in order, because the opens are.
-    parts.dedup();
-    parts.len()
+    seconds >= least
+        && births.len() >= LEAST
+        && ArrivalSpread::new(&active, until).is_some_and(is_spread)
 }
 
 /// Whether none arrived for nearly as long as they had been arriving, while the process did other

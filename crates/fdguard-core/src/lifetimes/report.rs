@@ -17,6 +17,7 @@ use crate::judge::Verdict;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
 use crate::rule::{RuleSettings, wording};
+use crate::units::{self, plural};
 use crate::{Class, Pid, TcpState, Text};
 
 /// The class and target of a descriptor, as far as they are known.
@@ -187,24 +188,18 @@ impl TracedSubject<'_> {
         } else {
             sentence(advice(&suspicion))
         };
+        let rule = if is_clients { "growth" } else { "leak" };
         let mut finding = Finding {
-            rule: if is_clients { "growth" } else { "leak" }.to_owned(),
-            pid: self.pid,
-            comm: self.comm.clone(),
-            severity,
             why: why(site, members, class.as_ref(), target.as_ref(), is_clients),
             class,
             target,
             count: Some(count),
             grown: i64::try_from(count).ok(),
             rate_per_min: rate.map(|rate| wording::rounded(rate * 60.0)),
-            confidence: 1.0,
             walls,
             next_step,
             origin: Some(origin),
-            shape: None,
-            advice: None,
-            cleared: None,
+            ..Finding::new(rule, self.pid, self.comm.clone(), severity)
         };
         self.clear(&mut finding);
         finding
@@ -411,7 +406,7 @@ fn why(
     };
     let (from, to) = (first.opened.real, last.opened.real);
     let speed = rate(members).map_or(String::new(), |rate| {
-        format!(" ({})", wording::short_rate(rate))
+        format!(" ({})", units::short_rate(rate))
     });
     let on = target
         .filter(|target| target.as_bytes().first() == Some(&b'/'))
@@ -455,7 +450,7 @@ fn why(
 #[must_use]
 pub fn things(class: Option<&Class>, count: u64) -> String {
     let Some(class) = class else {
-        return plural("descriptor", count);
+        return plural(count, "descriptor");
     };
     let word = match class {
         Class::Regular | Class::Deleted => "file",
@@ -468,17 +463,9 @@ pub fn things(class: Option<&Class>, count: u64) -> String {
         Class::Eventpoll => "epoll instance",
         Class::PtyMaster => "terminal",
         Class::SqliteDb => "SQLite database handle",
-        other => return plural(&format!("{other} descriptor"), count),
+        other => return plural(count, &format!("{other} descriptor")),
     };
-    plural(word, count)
-}
-
-fn plural(word: &str, count: u64) -> String {
-    match (count, word.strip_suffix('y')) {
-        (1, _) => word.to_owned(),
-        (_, Some(stem)) => format!("{stem}ies"),
-        (_, None) => format!("{word}s"),
-    }
+    plural(count, word)
 }
 
 /// With a capital letter and a full stop.

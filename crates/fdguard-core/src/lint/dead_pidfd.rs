@@ -1,8 +1,9 @@
 //! Handles of processes that have exited.
 
-use super::wording::{counted, groups, most_common, numbers};
+use super::wording::{groups, most_common, numbers};
 use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::detail::Pidfd;
+use crate::units::counted;
 use crate::{Detail, FdEntry, Snapshot};
 
 pub(super) const RULE: Rule = Rule {

@@ -1,8 +1,9 @@
 //! Files that an epoll instance still watches although their descriptor was closed.
 
-use super::wording::{counted, numbers};
+use super::wording::numbers;
 use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::detail::Eventpoll;
+use crate::units::counted;
 use crate::{Detail, Fd, Snapshot};
 
 pub(super) const RULE: Rule = Rule {

@@ -1,7 +1,7 @@
 //! Descriptor numbers that `select()` cannot handle.
 
-use super::wording::counted;
 use super::{LintMatch, Rule, RuleKind, Severity, entries};
+use crate::units::counted;
 use crate::wall::FD_SETSIZE;
 use crate::{Fd, Snapshot};
 

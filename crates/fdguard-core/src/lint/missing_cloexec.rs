@@ -1,7 +1,8 @@
 //! Descriptors that every child program inherits and none should.
 
-use super::wording::{counted, groups, most_common};
+use super::wording::{groups, most_common};
 use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of, is_listener};
+use crate::units::counted;
 use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 
 pub(super) const RULE: Rule = Rule {

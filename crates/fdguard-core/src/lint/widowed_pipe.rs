@@ -1,8 +1,9 @@
 //! Pipes whose other end no process holds.
 
-use super::wording::{counted, numbers};
+use super::wording::numbers;
 use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::detail::PipeEnd;
+use crate::units::counted;
 use crate::{Class, Detail, Fd, FdEntry, Snapshot};
 
 pub(super) const RULE: Rule = Rule {

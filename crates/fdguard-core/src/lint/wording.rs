@@ -8,12 +8,6 @@ use crate::Fd;
 /// How many groups a sentence names before it only counts the rest.
 const NAMED: usize = 3;
 
-/// `1 pipe`, `3 pipes`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
-}
-
 /// Numbers as a person would list them: runs joined, a long tail only counted.
 /// `7, 9-12 and 40 more`.
 pub(super) fn numbers(fds: &[Fd]) -> String {
@@ -68,7 +62,7 @@ pub(super) fn groups(list: &[(String, usize)], preposition: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{counted, groups, most_common, numbers};
+    use super::{groups, most_common, numbers};
 
     #[test]
     fn neighbouring_numbers_become_a_run_and_a_long_tail_is_counted() {
@@ -83,11 +77,5 @@ mod tests {
     fn the_largest_groups_are_named_and_the_rest_is_counted() {
         let list = most_common(["b", "a", "b", "c", "d"].map(str::to_owned));
         assert_eq!(groups(&list, ""), "2 b, 1 a, 1 c, 1 other");
-    }
-
-    #[test]
-    fn one_is_singular() {
-        assert_eq!(counted(1, "pipe"), "1 pipe");
-        assert_eq!(counted(2, "pipe"), "2 pipes");
     }
 }

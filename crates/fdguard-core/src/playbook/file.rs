@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
@@ -12,37 +11,13 @@ use super::{Advice, Playbook};
 use crate::class_pattern::ClassPattern;
 use crate::explain::{Certainty, LinePattern, Symptom, WallName};
 use crate::glob::Glob;
-
-/// What is wrong with a playbook, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaybookError {
-    /// The line, from 1.
-    pub line: Option<usize>,
-    /// The id of the entry.
-    pub entry: Option<String>,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl fmt::Display for PlaybookError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
-        }
-        if let Some(entry) = &self.entry {
-            write!(f, "entry {entry:?}: ")?;
-        }
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for PlaybookError {}
+use crate::located::{ConfigMistake, FileText};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    #[serde(default)]
-    ignore: Several,
+    #[serde(default = "nothing")]
+    ignore: Spanned<Several>,
     #[serde(default)]
     advice: Vec<AdviceEntry>,
     #[serde(default)]
@@ -87,6 +62,10 @@ struct SymptomEntry {
     next: String,
 }
 
+fn nothing() -> Spanned<Several> {
+    Spanned::new(0..0, Several::default())
+}
+
 /// One string, or a list of them: people write `class = "pipe"`.
 #[derive(Default)]
 struct Several(Vec<String>);
@@ -120,27 +99,24 @@ impl<'de> Visitor<'de> for SeveralVisitor {
 }
 
 /// Reads a file and checks what the format alone does not guarantee.
-pub(super) fn read(text: &str) -> Result<Playbook, PlaybookError> {
-    let file: File = toml::from_str(text).map_err(|error| from_toml(text, &error))?;
-    let place = Place { text };
-    let ignore = patterns(&file.ignore).map_err(|message| PlaybookError {
-        line: None,
-        entry: None,
-        message: format!("ignore: {message}"),
-    })?;
+pub(super) fn read(text: &str) -> Result<Playbook, ConfigMistake> {
+    let place = FileText(text);
+    let file: File = place.read_named(|text, at, _| entry_around(text, at))?;
+    let ignore = patterns(file.ignore.get_ref());
+    let ignore = ignore.map_err(|message| place.mistake(&file.ignore, "ignore", message))?;
     let mut seen = HashSet::new();
     let mut advice = Vec::with_capacity(file.advice.len());
     for entry in file.advice {
-        place.check_id(&entry.id, &mut seen)?;
+        check_id(place, &entry.id, &mut seen)?;
         let id = entry.id.clone();
-        advice.push(to_advice(entry).map_err(|message| place.complain(&id, message))?);
+        advice.push(to_advice(entry).map_err(|message| complain(place, &id, message))?);
     }
     seen.clear();
     let mut symptoms = Vec::with_capacity(file.symptom.len());
     for entry in file.symptom {
-        place.check_id(&entry.id, &mut seen)?;
+        check_id(place, &entry.id, &mut seen)?;
         let id = entry.id.clone();
-        symptoms.push(to_symptom(entry).map_err(|message| place.complain(&id, message))?);
+        symptoms.push(to_symptom(entry).map_err(|message| complain(place, &id, message))?);
     }
     Ok(Playbook {
         advice,
@@ -217,34 +193,27 @@ fn classes(names: &Several) -> Result<Vec<ClassPattern>, String> {
         .collect()
 }
 
-/// Finds lines in the text that was read.
-struct Place<'a> {
-    text: &'a str,
+fn check_id(
+    place: FileText<'_>,
+    id: &Spanned<String>,
+    seen: &mut HashSet<String>,
+) -> Result<(), ConfigMistake> {
+    if !is_kebab_case(id.get_ref()) {
+        let message = "id must consist of lower-case letters, digits and single hyphens";
+        return Err(complain(place, id, message));
+    }
+    if !seen.insert(id.get_ref().clone()) {
+        return Err(complain(place, id, "duplicate id"));
+    }
+    Ok(())
 }
 
-impl Place<'_> {
-    fn check_id(
-        &self,
-        id: &Spanned<String>,
-        seen: &mut HashSet<String>,
-    ) -> Result<(), PlaybookError> {
-        if !is_kebab_case(id.get_ref()) {
-            let message = "id must consist of lower-case letters, digits and single hyphens";
-            return Err(self.complain(id, message.to_owned()));
-        }
-        if !seen.insert(id.get_ref().clone()) {
-            return Err(self.complain(id, "duplicate id".to_owned()));
-        }
-        Ok(())
-    }
-
-    fn complain(&self, id: &Spanned<String>, message: String) -> PlaybookError {
-        PlaybookError {
-            line: Some(line_at(self.text, id.span().start)),
-            entry: Some(id.get_ref().clone()),
-            message,
-        }
-    }
+fn complain(
+    place: FileText<'_>,
+    id: &Spanned<String>,
+    message: impl fmt::Display,
+) -> ConfigMistake {
+    place.mistake(id, &format!("entry {:?}", id.get_ref()), message)
 }
 
 fn is_kebab_case(id: &str) -> bool {
@@ -254,24 +223,15 @@ fn is_kebab_case(id: &str) -> bool {
     })
 }
 
-fn from_toml(text: &str, error: &toml::de::Error) -> PlaybookError {
-    let span = error.span();
-    PlaybookError {
-        line: span.as_ref().map(|span| line_at(text, span.start)),
-        entry: span.and_then(|span| id_around(text, &span)),
-        message: error.message().replace('\n', ", "),
-    }
+/// `entry "ID"` for the entry around a position, taken from the raw text because it could not be
+/// parsed; empty if there is none.
+fn entry_around(text: &str, at: usize) -> String {
+    id_around(text, at).map_or_else(String::new, |id| format!("entry {id:?}"))
 }
 
-fn line_at(text: &str, at: usize) -> usize {
-    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
-    1 + before.iter().filter(|byte| **byte == b'\n').count()
-}
-
-/// The id of the entry around a position, taken from the raw text because it could not be parsed.
-fn id_around(text: &str, span: &Range<usize>) -> Option<String> {
-    let line_end = text.get(span.start..)?.find('\n');
-    let line_end = line_end.map_or(text.len(), |at| span.start + at);
+fn id_around(text: &str, at: usize) -> Option<&str> {
+    let line_end = text.get(at..)?.find('\n');
+    let line_end = line_end.map_or(text.len(), |end| at + end);
     let entry_start = text.get(..line_end)?.rfind("[[")?;
     let entry = text.get(entry_start..)?;
     let entry_end = entry[2..].find("\n[[").map_or(entry.len(), |at| at + 2);
@@ -280,5 +240,5 @@ fn id_around(text: &str, span: &Range<usize>) -> Option<String> {
         let value = value.strip_prefix('=')?.trim();
         value.strip_prefix('"')?.split('"').next()
     })?;
-    (!id.is_empty()).then(|| id.to_owned())
+    (!id.is_empty()).then_some(id)
 }

@@ -11,6 +11,7 @@ use crate::Class;
 use crate::class_pattern::ClassPattern;
 use crate::explain::{LinePattern, Symptom};
 use crate::glob::Glob;
+use crate::located::ConfigMistake;
 use crate::rule::Rule;
 use crate::summary::ClassCount;
 
@@ -19,8 +20,6 @@ mod file;
 mod incidents;
 #[cfg(test)]
 mod tests;
-
-pub use file::PlaybookError;
 
 /// Schema name of the playbook listing.
 pub const PLAYBOOK_SCHEMA: &str = "fdguard.playbook/1";
@@ -114,7 +113,7 @@ impl Playbook {
     /// # Errors
     ///
     /// When it is not a playbook; the error is one line and names the position.
-    pub fn parse(text: &str) -> Result<Self, PlaybookError> {
+    pub fn parse(text: &str) -> Result<Self, ConfigMistake> {
         file::read(text)
     }
 

@@ -226,8 +226,8 @@ fn r5_a_mistake_in_a_file_is_one_line_with_its_place() {
     ] {
         let error = Playbook::parse(&text).unwrap_err();
         let said = error.to_string();
-        assert_eq!(error.line, Some(line), "{said}");
-        assert_eq!(error.entry.as_deref(), Some(entry_id), "{said}");
+        assert_eq!(error.place.map(|place| place.line), Some(line), "{said}");
+        assert_eq!(error.key, format!("entry {entry_id:?}"), "{said}");
         assert!(said.contains(words), "{said}");
         assert!(!said.contains('\n'), "{said}");
     }

@@ -9,7 +9,6 @@ pub mod allowance;
 pub mod at_exit;
 pub mod clearance;
 pub mod cycles;
-pub mod own;
 pub mod process;
 pub mod scenario;
 mod wording;

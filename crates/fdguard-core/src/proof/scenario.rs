@@ -2,7 +2,6 @@
 //!
 //! A file with a mistake is refused as a whole, with its line and column.
 
-use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use toml::Spanned;
 use super::Allowance;
 use crate::class_pattern::ClassPattern;
 use crate::glob::Glob;
+use crate::located::{ConfigMistake, FilePosition, FileText};
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Scenario {
     /// The server and its arguments; empty where the command line names it.
     pub server: Vec<String>,
     /// The readiness check, in the form of `--ready`, and its position in the file.
-    pub ready: Option<(String, ScenarioPosition)>,
+    pub ready: Option<(String, FilePosition)>,
     /// A command that makes the server release its descriptors.
     pub settle: Option<String>,
     /// Soft limit of descriptors of the server.
@@ -76,38 +76,6 @@ pub enum Work {
     },
 }
 
-/// A position in the file, both from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScenarioPosition {
-    /// The line.
-    pub line: usize,
-    /// The column, in characters.
-    pub column: usize,
-}
-
-impl fmt::Display for ScenarioPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
-}
-
-/// Why a file was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadScenario {
-    /// Where.
-    pub place: ScenarioPosition,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl fmt::Display for BadScenario {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
-}
-
-impl std::error::Error for BadScenario {}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -144,27 +112,26 @@ struct Table {
 
 impl Scenario {
     /// Reads the text of the file.
-    pub fn parse(text: &str) -> Result<Self, BadScenario> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let at = error.span().unwrap_or(0..0);
-            bad(text, &at, error.message())
-        })?;
+    pub fn parse(text: &str) -> Result<Self, ConfigMistake> {
+        let text = FileText(text);
+        let file: File = text.read()?;
         let allow = file.allow.iter().map(|one| {
             let parsed = one.get_ref().parse();
-            parsed.map_err(|error: super::BadAllowance| bad(text, &one.span(), error))
+            parsed.map_err(|error: super::BadAllowance| text.mistake(one, "allow", error))
         });
         let budgets = file.budget.iter().map(|(class, most)| {
             let parsed: Result<ClassPattern, _> = class.get_ref().parse();
-            let parsed = parsed.map_err(|error| bad(text, &class.span(), error))?;
+            let parsed = parsed.map_err(|error| text.mistake(class, "", error))?;
             Ok((parsed, *most))
         });
         if file.exercise.is_empty() {
-            return Err(bad(text, &(0..0), "no [[exercise]] found"));
+            let start = text.source(&(0..0));
+            return Err(ConfigMistake::new(start, "", "no [[exercise]] found"));
         }
         Ok(Self {
             server: file.server,
             ready: file.ready.map(|one| {
-                let place = place(text, &one.span());
+                let place = FilePosition::from_span(text.0, &one.span());
                 (one.into_inner(), place)
             }),
             settle: file.settle,
@@ -177,25 +144,27 @@ impl Scenario {
     }
 }
 
-fn exercises(text: &str, tables: &[Spanned<Table>]) -> Result<Vec<Exercise>, BadScenario> {
+fn exercises(
+    text: FileText<'_>,
+    tables: &[Spanned<Table>],
+) -> Result<Vec<Exercise>, ConfigMistake> {
     let mut exercises: Vec<Exercise> = Vec::new();
     for table in tables {
         let one = exercise(text, table)?;
         if exercises.iter().any(|other| other.name == one.name) {
-            let span = table.get_ref().name.span();
-            return Err(bad(text, &span, "duplicate exercise name"));
+            return Err(text.mistake(&table.get_ref().name, "", "duplicate exercise name"));
         }
         exercises.push(one);
     }
     Ok(exercises)
 }
 
-fn exercise(text: &str, table: &Spanned<Table>) -> Result<Exercise, BadScenario> {
+fn exercise(text: FileText<'_>, table: &Spanned<Table>) -> Result<Exercise, ConfigMistake> {
     let one = table.get_ref();
     let within = |value: &Option<Spanned<u32>>, range: Range<u32>, what: &str| match value {
-        Some(value) if !range.contains(value.get_ref()) => Err(bad(
-            text,
-            &value.span(),
+        Some(value) if !range.contains(value.get_ref()) => Err(text.mistake(
+            value,
+            "",
             format!("{what} must be from {} to {}", range.start, range.end - 1),
         )),
         value => Ok(value.as_ref().map(|value| *value.get_ref())),
@@ -209,20 +178,16 @@ fn exercise(text: &str, table: &Spanned<Table>) -> Result<Exercise, BadScenario>
     })
 }
 
-fn work(text: &str, table: &Spanned<Table>) -> Result<Work, BadScenario> {
+fn work(text: FileText<'_>, table: &Spanned<Table>) -> Result<Work, ConfigMistake> {
     let one = table.get_ref();
-    let wrong = |message: &str| bad(text, &one.name.span(), message);
+    let wrong = |message: &str| text.mistake(&one.name, "", message);
     let must_fail = match &one.must {
         None => false,
         Some(must) => match must.get_ref().as_str() {
             "succeed" => false,
             "fail" => true,
             _ => {
-                return Err(bad(
-                    text,
-                    &must.span(),
-                    "`must` has to be \"succeed\" or \"fail\"",
-                ));
+                return Err(text.mistake(must, "", "`must` has to be \"succeed\" or \"fail\""));
             }
         },
     };
@@ -232,11 +197,7 @@ fn work(text: &str, table: &Spanned<Table>) -> Result<Work, BadScenario> {
         return Ok(Work::Command { run, must_fail });
     };
     if one.run.is_some() || one.must.is_some() {
-        return Err(bad(
-            text,
-            &kind.span(),
-            "`kind` cannot be combined with `run` or `must`",
-        ));
+        return Err(text.mistake(kind, "", "`kind` cannot be combined with `run` or `must`"));
     }
     let address = one.address.clone().filter(|text| is_address(text));
     let address =
@@ -251,9 +212,9 @@ fn work(text: &str, table: &Spanned<Table>) -> Result<Work, BadScenario> {
             path: one.path.clone().unwrap_or_else(|| "/".to_owned()),
             after: one.after_ms.unwrap_or(100),
         }),
-        _ => Err(bad(
-            text,
-            &kind.span(),
+        _ => Err(text.mistake(
+            kind,
+            "",
             "`kind` must be \"tcp-disconnect\" or \"http-timeout\"; use `run` for a command",
         )),
     }
@@ -262,23 +223,6 @@ fn work(text: &str, table: &Spanned<Table>) -> Result<Work, BadScenario> {
 fn is_address(text: &str) -> bool {
     let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     matches!(port, Some(Ok(port)) if port > 0)
-}
-
-fn bad(text: &str, span: &Range<usize>, message: impl fmt::Display) -> BadScenario {
-    let shown = |c: char| if c.is_control() { ' ' } else { c };
-    BadScenario {
-        place: place(text, span),
-        message: message.to_string().chars().map(shown).collect(),
-    }
-}
-
-fn place(text: &str, span: &Range<usize>) -> ScenarioPosition {
-    let before = text.get(..span.start).unwrap_or(text);
-    let last = before.rsplit('\n').next().unwrap_or_default();
-    ScenarioPosition {
-        line: 1 + before.matches('\n').count(),
-        column: 1 + last.chars().count(),
-    }
 }
 
 #[cfg(test)]

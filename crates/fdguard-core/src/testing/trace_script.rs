@@ -2,16 +2,13 @@
 
 use crate::event::{CloseCall, Errno, FdCall, OpenCall, StackId, Tid, TraceEvent, What};
 use crate::origin::{Frame, Language, Stack};
-use crate::{Class, Fd, FileId, ProcKey};
+use crate::{Class, Fd, FileId, TraceKey};
 
 /// The process that a trace begins with.
-pub(crate) const MAIN: ProcKey = process(1000);
+pub(crate) const MAIN: TraceKey = process(1000);
 
-pub(crate) const fn process(pid: u32) -> ProcKey {
-    ProcKey {
-        pid,
-        start_ticks: 1,
-    }
+pub(crate) const fn process(pid: u32) -> TraceKey {
+    TraceKey { pid, began: 1 }
 }
 
 /// A trace.
@@ -19,7 +16,7 @@ pub(crate) const fn process(pid: u32) -> ProcKey {
 pub(crate) struct TraceScript {
     pub(crate) events: Vec<TraceEvent>,
     places: Vec<String>,
-    process: Option<ProcKey>,
+    process: Option<TraceKey>,
     at: u64,
 }
 
@@ -49,7 +46,7 @@ impl TraceScript {
     }
 
     /// The following events are in this process.
-    pub(crate) fn switch(&mut self, to: ProcKey) {
+    pub(crate) fn switch(&mut self, to: TraceKey) {
         self.process = Some(to);
     }
 

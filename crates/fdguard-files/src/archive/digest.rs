@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
+use fdguard_core::hex;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::hex::hex;
 use crate::read::piece;
 
 /// How much is in memory at once.
@@ -81,7 +81,7 @@ impl Scanner {
         Ok(Contents {
             lines: self.lines,
             bytes: self.bytes,
-            sha256: hex(&self.hash.finalize()),
+            sha256: hex::encode(&self.hash.finalize()),
             tail: Tail {
                 torn_bytes: self.bytes - self.open,
                 last_line_is_json,

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
+use fdguard_probe::fdinfo_detail;
 use fdguard_probe::linux::holders::{FileHold, HoldKind, SoughtFile};
-use fdguard_probe::parse::fdinfo::Fdinfo;
+use fdguard_proc::comm;
+use fdguard_proc::fdinfo::Fdinfo;
 
 use super::receipt::{FileHolder, HolderSource};
 
@@ -117,15 +119,15 @@ fn own(sought: &[SoughtFile], all: &mut [FoundHolders]) {
         let info = Fdinfo::parse(&info);
         let holder = FileHolder {
             pid: std::process::id(),
-            comm: Text::from(name.trim_ascii_end()),
+            comm: Text::from(comm::name(&name)),
             fd: Some(fd),
             by: HolderSource::Descriptor,
             at_deadline: false,
         };
-        if info.locks().iter().any(|lock| is_lock(&lock.kind)) {
+        if info.locks().any(|lock| is_lock(&lock.kind)) {
             all[which].lockers.push(holder.clone());
         }
-        if info.mode().map(fdguard_core::Mode::writes) != Some(false) {
+        if fdinfo_detail::mode(&info).map(fdguard_core::Mode::writes) != Some(false) {
             all[which].writers.push(holder);
         }
     }

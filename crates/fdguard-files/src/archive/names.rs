@@ -3,9 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use fdguard_core::hex;
 use sha2::{Digest as _, Sha256};
-
-use crate::hex::hex;
 
 /// The suffix of a file while it is archived.
 const CLOSING: &[u8] = b".closing";
@@ -30,7 +29,7 @@ pub(super) fn original(name: &OsStr) -> &OsStr {
 
 /// The lock file of a name: short, however long the name is.
 pub(super) fn lock(name: &OsStr) -> OsString {
-    let digest = hex(&Sha256::digest(name.as_bytes()));
+    let digest = hex::encode(&Sha256::digest(name.as_bytes()));
     format!(".fdguard-{}.lock", &digest[..16]).into()
 }
 

@@ -6,12 +6,12 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use fdguard_core::hex;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
-use crate::hex::hex;
 use crate::holding::HolderRole;
 
 /// The most backups kept of one database.
@@ -66,7 +66,7 @@ fn name_of(files: &[Content]) -> String {
     for file in files {
         hash.update(format!("{} {} {}\n", file.name, file.size, file.sha256));
     }
-    hex(&hash.finalize())[..32].to_owned()
+    hex::encode(&hash.finalize())[..32].to_owned()
 }
 
 fn contents(database: &Path) -> io::Result<Vec<Content>> {
@@ -98,7 +98,7 @@ fn digest(path: &Path) -> io::Result<(u64, String)> {
     loop {
         let read = file.read(&mut buffer)?;
         if read == 0 {
-            return Ok((size, hex(&hash.finalize())));
+            return Ok((size, hex::encode(&hash.finalize())));
         }
         size += read as u64;
         hash.update(&buffer[..read]);

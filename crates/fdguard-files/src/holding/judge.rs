@@ -1,6 +1,7 @@
 //! Judges how a database is held by processes. Pure.
 
 use fdguard_core::lint::Severity;
+use fdguard_core::units::counted;
 
 use super::{HolderRole, Holding, HoldingProcess};
 use crate::finding::FileFinding;
@@ -133,11 +134,7 @@ fn pins(process: &HoldingProcess, shm: &Shm) -> Option<FileFinding> {
 fn parked(process: &HoldingProcess) -> Option<FileFinding> {
     let parked = process.parked;
     (parked > 0).then(|| {
-        let what = if parked == 1 {
-            "1 descriptor".to_owned()
-        } else {
-            format!("{parked} descriptors")
-        };
+        let what = counted(parked, "descriptor");
         let text = format!(
             "{} keeps {what} of the database without a connection: parked by SQLite, not a leak",
             process.name()

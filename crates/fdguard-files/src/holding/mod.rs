@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
 use fdguard_probe::linux::holders::{FileHold, FileHolders, HoldKind, SoughtFile};
-use fdguard_probe::parse::locks::HeldLock;
+use fdguard_proc::locks::HeldLock;
 use serde::Serialize;
 
 use crate::Error;

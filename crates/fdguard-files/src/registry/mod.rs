@@ -13,12 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_probe::Probe;
+use fdguard_proc::ProcessId;
+use fdguard_proc::process::Liveness;
 use jiff::Timestamp;
 
 mod columns;
 mod error;
 mod guard;
-mod identity;
 mod open;
 mod reconcile;
 mod row;
@@ -26,7 +27,6 @@ pub mod state;
 mod store;
 
 pub use error::Error;
-pub use identity::{BadOwnerId, Liveness, OwnerId};
 pub use reconcile::{ChangedRow, LeftoverRow, ReconcileReport};
 pub use row::{Claim, Kind, NewRow, RegistryRow, RowChange, RowCount, RowFilter};
 pub use state::{Owner, RowEnd, RowState};
@@ -92,7 +92,7 @@ impl Registry {
     /// Acquires the right to close an entry. One of many callers gets it; the others get the owner,
     /// until its process is gone.
     pub fn begin_closing(&self, id: &str, owner: &Owner) -> Result<Claim, Error> {
-        self.begin_closing_with(id, owner, &OwnerId::alive)
+        self.begin_closing_with(id, owner, &ProcessId::liveness)
     }
 
     /// The same, with another way to check whether a process is running.
@@ -100,7 +100,7 @@ impl Registry {
         &self,
         id: &str,
         owner: &Owner,
-        alive: &dyn Fn(&OwnerId) -> Liveness,
+        alive: &dyn Fn(&ProcessId) -> Liveness,
     ) -> Result<Claim, Error> {
         // Runs in the caller's thread: examining a process does not belong in the vault.
         let present = self.get(id)?.and_then(|row| row.owner);
@@ -142,7 +142,7 @@ impl Registry {
     pub fn reconcile(
         &self,
         now: Timestamp,
-        alive: &dyn Fn(&OwnerId) -> Liveness,
+        alive: &dyn Fn(&ProcessId) -> Liveness,
         dry_run: bool,
     ) -> Result<ReconcileReport, Error> {
         let rows = self.list(&RowFilter::open())?;

@@ -1,9 +1,10 @@
 //! Compares the entries with the running processes. The judgement is pure; no process is signalled.
 
+use fdguard_proc::ProcessId;
+use fdguard_proc::process::Liveness;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::identity::{Liveness, OwnerId};
 use super::row::{Kind, RegistryRow};
 use super::state::RowState;
 
@@ -62,7 +63,7 @@ pub(super) enum Verdict {
 }
 
 /// Judges an entry that has not ended.
-pub(super) fn judge(row: &RegistryRow, alive: &dyn Fn(&OwnerId) -> Liveness) -> Verdict {
+pub(super) fn judge(row: &RegistryRow, alive: &dyn Fn(&ProcessId) -> Liveness) -> Verdict {
     let mut process = row.process.as_ref().map(alive);
     let host = row.host.as_ref().map(alive);
     // A keeper that outlives its host has been stopped by a program: its processes exist as long as
@@ -107,7 +108,7 @@ pub(super) fn plan(
     rows: &[RegistryRow],
     at: Timestamp,
     dry_run: bool,
-    alive: &dyn Fn(&OwnerId) -> Liveness,
+    alive: &dyn Fn(&ProcessId) -> Liveness,
 ) -> ReconcileReport {
     let mut report = ReconcileReport {
         at,
@@ -172,10 +173,10 @@ mod tests {
 
     #[test]
     fn what_a_keeper_keeps_that_outlived_its_host_is_not_gone_with_its_program() {
-        let identity = |pid| OwnerId {
-            boot: "boot".to_owned(),
+        let identity = |pid| ProcessId {
+            boot: "3f2a9c04-0b1d-4e5f-8a6b-00c7d8e9fa0b".parse().unwrap(),
             pid,
-            started: 1,
+            start: 1,
         };
         let row = RegistryRow {
             id: "s1".to_owned(),
@@ -194,7 +195,7 @@ mod tests {
             receipt: None,
         };
         let lives = |living: &'static [u32]| {
-            move |identity: &OwnerId| {
+            move |identity: &ProcessId| {
                 if living.contains(&identity.pid) {
                     Liveness::Alive
                 } else {

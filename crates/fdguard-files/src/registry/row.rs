@@ -1,10 +1,10 @@
 //! One entry, and the types of queries and changes.
 
 use fdguard_core::Text;
+use fdguard_proc::ProcessId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::identity::OwnerId;
 use super::state::{Owner, RowState, RowStatus};
 
 /// What an entry is.
@@ -53,11 +53,11 @@ pub struct NewRow {
     /// The client that it belongs to.
     pub client: Option<String>,
     /// Its process, if it has one.
-    pub process: Option<OwnerId>,
+    pub process: Option<ProcessId>,
     /// The host process that manages it; absent if there is none.
-    pub host: Option<OwnerId>,
+    pub host: Option<ProcessId>,
     /// The keeper of its processes. It ends them when the host is gone, unless it has been stopped.
-    pub keeper: Option<OwnerId>,
+    pub keeper: Option<ProcessId>,
     /// The files that belong to it.
     pub files: Vec<Text>,
     /// Start time.
@@ -99,11 +99,11 @@ pub struct RegistryRow {
     /// Counts its changes, from 1.
     pub version: u64,
     /// Its process.
-    pub process: Option<OwnerId>,
+    pub process: Option<ProcessId>,
     /// The host process that manages it.
-    pub host: Option<OwnerId>,
+    pub host: Option<ProcessId>,
     /// The keeper of its processes.
-    pub keeper: Option<OwnerId>,
+    pub keeper: Option<ProcessId>,
     /// Start time.
     pub started_at: Timestamp,
     /// End time.
@@ -132,11 +132,11 @@ pub struct RowChange {
     /// The client that it belongs to.
     pub client: Option<String>,
     /// Its process.
-    pub process: Option<OwnerId>,
+    pub process: Option<ProcessId>,
     /// The host process that manages it.
-    pub host: Option<OwnerId>,
+    pub host: Option<ProcessId>,
     /// The keeper of its processes.
-    pub keeper: Option<OwnerId>,
+    pub keeper: Option<ProcessId>,
     /// The files that belong to it.
     pub files: Option<Vec<Text>>,
 }

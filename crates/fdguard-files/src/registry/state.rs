@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::{Liveness, OwnerId};
+use fdguard_proc::ProcessId;
+use fdguard_proc::process::Liveness;
 
 /// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,7 +56,7 @@ pub struct Owner {
     /// In words: `host`, `reaper`, `cleanup-daemon`.
     pub name: String,
     /// Its process. Once that is gone, another may close.
-    pub process: OwnerId,
+    pub process: ProcessId,
 }
 
 /// The input of the state machine.

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use fdguard_proc::process::Liveness;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use rusqlite::{TransactionBehavior, config::DbConfig};
@@ -10,7 +11,6 @@ use rusqlite::{TransactionBehavior, config::DbConfig};
 use super::columns::{COLUMNS, clause, json, read, rounded, text, word};
 use super::error::Error;
 use super::guard::Guard;
-use super::identity::Liveness;
 use super::row::{Claim, Kind, NewRow, RegistryRow, RowChange, RowCount, RowFilter};
 use super::state::{Owner, RowEnd, RowState, RowStatus, RowTransition};
 

@@ -72,10 +72,7 @@ fn with_dear_index(dear: &str, rows: u32) -> MadeDatabase {
 }
 
 fn peak_memory_kib() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let words = line.unwrap().split_whitespace();
-    words.map_while(|word| word.parse().ok()).next().unwrap()
+    fdguard_proc::status::number_of(&fs::read("/proc/self/status").unwrap(), b"VmHWM").unwrap()
 }
 
 fn why_unchecked(found: &Inspection) -> &str {

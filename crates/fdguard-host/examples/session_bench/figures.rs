@@ -35,10 +35,9 @@ pub(crate) fn descriptors() -> std::io::Result<i32> {
 
 /// Resident memory in KiB: now (`VmRSS`) or at its most (`VmHWM`).
 pub(crate) fn memory(field: &str) -> std::io::Result<i32> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let number = line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());
-    let number = number.and_then(|number| number.parse().ok());
+    let status = std::fs::read("/proc/self/status")?;
+    let number = fdguard_proc::status::number_of(&status, field.as_bytes());
+    let number = number.and_then(|number| i32::try_from(number).ok());
     number.ok_or_else(|| std::io::Error::other(format!("no {field} in /proc/self/status")))
 }
 

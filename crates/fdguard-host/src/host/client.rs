@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_core::log_event::LogEvent;
+use fdguard_process::random;
 use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,8 +12,8 @@ use serde::Serialize;
 use super::entry::{Entry, word};
 use super::table::Place;
 use super::{Host, Inner};
+use crate::Error;
 use crate::receipt::{Receipt, SessionEndReason};
-use crate::{Error, random};
 
 /// A client.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl Host {
     /// Without a duration it does not expire. Every call for one of its sessions renews the lease,
     /// and it does not expire while a call runs.
     pub fn client(&self, name: Option<&str>, lease: Option<Duration>) -> Result<String, Error> {
-        let id = random::id()?;
+        let id = random::id().map_err(Error::random)?;
         let client = Client {
             name: name.map(str::to_owned),
             lease,

@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use fdguard_core::log_event::LogEvent;
+use fdguard_proc::{smaps, statm};
 use fdguard_process::tree::{EnforcedLimits, LimitMechanism};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -118,20 +119,12 @@ fn memory(members: &[u32], allowed: u64) -> Option<u64> {
 }
 
 fn resident(pid: u32) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    let page = u64::try_from(rustix::param::page_size()).ok()?;
-    Some(pages * page)
+    let statm = fs::read(format!("/proc/{pid}/statm")).ok()?;
+    statm::resident(&statm, rustix::param::page_size())
 }
 
 fn share(pid: u32) -> Option<u64> {
-    parse_share(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
-}
-
-fn parse_share(rollup: &str) -> Option<u64> {
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+    smaps::proportional(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?)
 }
 
 fn find_overuse(entry: &Entry) -> Option<Overuse> {
@@ -299,14 +292,6 @@ mod tests {
             None
         );
         assert_eq!(LimitKeepers::new(limits, None), None);
-    }
-
-    #[test]
-    fn what_a_process_shares_is_read() {
-        let text = "55d0-7ffd ---p 00000000 00:00 0   [rollup]\nRss:   5000 kB\nPss:    1234 kB\nPss_Anon: 9 kB\n";
-        assert_eq!(parse_share(text), Some(1234 * 1024));
-        assert_eq!(parse_share("Pss: many kB\n"), None);
-        assert_eq!(parse_share(""), None);
     }
 
     #[test]

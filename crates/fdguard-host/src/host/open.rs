@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use fdguard_core::log_event::LogEvent;
+use fdguard_process::random;
 use tokio::task::JoinHandle;
 
 use super::client::unknown;
 use super::entry::{Entry, name};
 use super::table::Place;
 use super::{Host, Inner};
+use crate::Error;
 use crate::receipt::SessionEndReason;
 use crate::session::{Session, SessionSpec};
-use crate::{Error, random};
 
 impl Host {
     /// Opens a session and returns its id. At the limit, dead sessions and then sessions past their
@@ -141,7 +142,7 @@ impl Inner {
 
     /// Reserves a slot in one step with the check whether one is free.
     async fn take_place(self: &Arc<Self>, client: Option<String>) -> Result<KeptPlace, Error> {
-        let id = random::id()?;
+        let id = random::id().map_err(Error::random)?;
         loop {
             let gives_way = {
                 let mut table = self.table();

@@ -7,12 +7,12 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use fdguard_files::registry::{
-    ChangedRow, Kind, LeftoverRow, Liveness, OwnerId, Registry, RegistryRow, RowFilter,
-};
-use fdguard_process::identity;
+use fdguard_files::registry::{ChangedRow, Kind, LeftoverRow, Registry, RegistryRow, RowFilter};
+use fdguard_proc::ProcessId;
+use fdguard_proc::process::Liveness;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
 use jiff::Timestamp;
+use rustix::process::Signal;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -109,7 +109,7 @@ pub(super) fn run(
     dry_run: bool,
 ) -> Result<ReconcileOutcome, Error> {
     let gone = gone_hosts(&registry.list(&RowFilter::open())?);
-    let report = registry.reconcile(now, &|identity| identity.alive(), dry_run)?;
+    let report = registry.reconcile(now, &ProcessId::liveness, dry_run)?;
     let (mut killed, mut left) = (Vec::new(), Vec::new());
     let mut processes = Processes::default();
     for found in &report.left {
@@ -136,8 +136,8 @@ pub(super) fn run(
 
 /// The hosts of open entries that are gone, of this boot: a pid and start time of another boot
 /// identify no process.
-fn gone_hosts(rows: &[RegistryRow]) -> HashSet<OwnerId> {
-    let Ok(own) = OwnerId::own() else {
+fn gone_hosts(rows: &[RegistryRow]) -> HashSet<ProcessId> {
+    let Ok(own) = ProcessId::current() else {
         return HashSet::new();
     };
     let of_hosts = rows.iter().filter_map(|row| row.host.clone());
@@ -146,7 +146,7 @@ fn gone_hosts(rows: &[RegistryRow]) -> HashSet<OwnerId> {
         .chain(own_entries.filter_map(|row| row.process.clone()))
         .filter(|host| host.boot == own.boot)
         .collect();
-    let is_gone = |host: &OwnerId| host.alive() == Liveness::Gone;
+    let is_gone = |host: &ProcessId| host.liveness() == Liveness::Gone;
     hosts.into_iter().filter(is_gone).collect()
 }
 
@@ -158,12 +158,12 @@ struct Processes {
 }
 
 impl Processes {
-    fn end_trees_of(&mut self, host: &OwnerId, dry_run: bool) {
+    fn end_trees_of(&mut self, host: &ProcessId, dry_run: bool) {
         if dry_run {
-            self.killed += count_trees_of(host.pid, host.started);
+            self.killed += count_trees_of(host.key());
             return;
         }
-        let ended = end_trees_of(host.pid, host.started, LONGEST);
+        let ended = end_trees_of(host.key(), LONGEST);
         self.killed += ended.killed;
         self.left += ended.left;
     }
@@ -182,29 +182,20 @@ fn kill_unkept(
     if is_kept(row.host.as_ref()) {
         return Ok(false);
     }
-    let process = row.process.as_ref().and_then(pinned);
-    let keeper = row
-        .keeper
-        .filter(|keeper| keeper.alive() == Liveness::Alive);
-    let keeper = keeper.as_ref().and_then(pinned);
+    let process = row.process;
+    let keeper = row.keeper.filter(ProcessId::is_alive);
     if dry_run {
         return Ok(process.is_some() || keeper.is_some());
     }
-    let kill = rustix::process::Signal::KILL.as_raw();
     let is_kept = keeper.is_some();
     if let Some(keeper) = keeper {
-        let ended = end_kept_by(&keeper, LONGEST);
+        let ended = end_kept_by(keeper.key(), LONGEST);
         processes.killed += ended.killed;
         processes.left += ended.left;
     }
     // If its keeper was killed, it is not below one.
-    let is_killed = process.is_some_and(|it| identity::signal_checked(&it, kill).is_ok());
+    let is_killed = process.is_some_and(|it| it.signal(Signal::KILL).is_ok());
     Ok(is_killed || is_kept)
-}
-
-/// As the registry has it: without the inode of its pidfd. Boot, number and start are compared.
-fn pinned(process: &OwnerId) -> Option<identity::ProcessId> {
-    format!("{process}:-").parse().ok()
 }
 
 impl Host {

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fdguard_core::log_event::LogEvent;
-use fdguard_files::registry::{
-    Claim, Kind, Liveness, NewRow, Owner, OwnerId, Registry, RowChange, RowEnd,
-};
+use fdguard_files::registry::{Claim, Kind, NewRow, Owner, Registry, RowChange, RowEnd};
+use fdguard_proc::ProcessId;
+use fdguard_proc::process::Liveness;
+use fdguard_process::random;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,8 +19,8 @@ use serde::Serialize;
 use super::Events;
 use super::entry::{Entry, word};
 use super::reconcile::{self, ReconcileOutcome};
+use crate::Error;
 use crate::receipt::{Receipt, SessionEndReason};
-use crate::{Error, random};
 
 /// Older ended entries are removed.
 const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -62,8 +63,9 @@ impl Record {
         let opened = tokio::task::spawn_blocking(move || {
             std::fs::create_dir_all(&dir)
                 .map_err(Error::io("cannot create the state directory"))?;
-            let own = OwnerId::own().map_err(Error::io("cannot read the host's own process"))?;
-            let name = format!("host-{}", random::id()?);
+            let own =
+                ProcessId::current().map_err(Error::io("cannot read the host's own process"))?;
+            let name = format!("host-{}", random::id().map_err(Error::random)?);
             let registry = Registry::open(&dir.join(FILE))?;
             let mut new = NewRow::now(name.as_str(), Kind::Host);
             new.process = Some(own.clone());
@@ -205,9 +207,9 @@ impl Record {
 }
 
 /// The process of a session; absent if it is just ending, because its pid may already be reused.
-fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<OwnerId> {
+fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<ProcessId> {
     let named = pid()?;
-    let identity = OwnerId::read(named).ok()?;
+    let identity = ProcessId::read(named).ok()?;
     (pid() == Some(named)).then_some(identity)
 }
 
@@ -216,6 +218,6 @@ fn failed(error: tokio::task::JoinError) -> Error {
 }
 
 /// Whether a host still keeps it.
-pub(super) fn is_kept(host: Option<&OwnerId>) -> bool {
-    host.is_some_and(|host| host.alive() != Liveness::Gone)
+pub(super) fn is_kept(host: Option<&ProcessId>) -> bool {
+    host.is_some_and(|host| host.liveness() != Liveness::Gone)
 }

@@ -48,9 +48,8 @@ pub(crate) fn with_runtime<F>(live: impl FnOnce(SignalWait) -> F) -> Result<(), 
 where
     F: Future<Output = Result<(), Error>>,
 {
-    // Before any thread starts: every thread must have the signal blocked.
     let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
-    let signals = Signals::block(ends).map_err(Error::io("cannot set up signal handling"))?;
+    let signals = Signals::listen(ends).map_err(Error::io("cannot set up signal handling"))?;
     // Sessions may kill their keepers. All children of the host are keepers, so any other child is
     // an orphan of such a session.
     adopt_orphans_of_trees().map_err(Error::io("cannot become a child subreaper"))?;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 use fdguard_process::plan::Plan;
+use fdguard_process::random;
 
 use super::Scope;
 use super::journal::{self, Line};
@@ -15,9 +16,9 @@ use super::leftover::VARIABLE;
 use super::program::Program;
 use super::resource::{Entry, FileEnd, Ownership, Resource, ResourceRole};
 use super::root::PathRefusal;
+use crate::Error;
 use crate::receipt::SessionEndReason;
 use crate::session::SessionSpec;
-use crate::{Error, random};
 
 /// Things that one scope may hold.
 const MOST: usize = 10_000;
@@ -90,7 +91,7 @@ impl Scope {
         whose: Ownership,
         role: ResourceRole,
     ) -> Result<u64, Error> {
-        let pid = identity.pid();
+        let pid = identity.pid;
         if pid == std::process::id() || pid == 1 {
             let text = format!("cannot add process {pid}: a scope must not end it");
             return Err(Error::Bad(text));
@@ -121,7 +122,7 @@ impl Scope {
     /// Creates a private directory below the root that is removed at the end. Returns its path.
     pub fn make_directory(&self, name: &str) -> Result<PathBuf, Error> {
         self.is_open()?;
-        let inner = format!("{name}-{}", random::id()?);
+        let inner = format!("{name}-{}", random::id().map_err(Error::random)?);
         let inner = self.root.relative(Path::new(&inner)).map_err(refused)?;
         let id = self.root.make(&inner).map_err(refused)?;
         let path = inner.clone();

@@ -2,12 +2,12 @@
 //! get its answer before.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use fdguard_probe::Probe;
-use fdguard_probe::parse::net::{InetKind, SocketRecord, SocketRow};
+use fdguard_proc::net::{InetKind, SocketRecord, SocketRow};
+use fdguard_proc::process::stat;
 use rustix::net::sockopt::socket_peercred;
 
 use super::Scope;
@@ -38,8 +38,8 @@ impl Scope {
                 Resource::Program { program, .. } if program.state().over.is_none() => {
                     heads.insert(program.keeper());
                 }
-                Resource::Process { identity } if identity.matches() => {
-                    heads.insert(identity.pid());
+                Resource::Process { identity } if identity.is_alive() => {
+                    heads.insert(identity.pid);
                 }
                 Resource::Session { id } => sessions.push(id.clone()),
                 _ => {}
@@ -99,9 +99,7 @@ fn ancestry(pid: u32, parent: impl Fn(u32) -> Option<u32>) -> impl Iterator<Item
 }
 
 fn parent(pid: u32) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    line.trim().parse().ok()
+    stat(pid, |stat| stat.ppid).ok()
 }
 
 #[cfg(test)]

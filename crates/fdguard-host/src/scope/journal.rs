@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use fdguard_core::Text;
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 use serde::{Deserialize, Serialize};
 
 use super::resource::{Entry, FileEnd, Ownership, Resource, ResourceRole};
@@ -181,7 +181,7 @@ impl Head {
             archive_to: spec.archive_to.as_deref().map(text),
             client: spec.client.clone(),
             mark: mark.map(str::to_owned),
-            host: ProcessId::read(std::process::id())?.to_string(),
+            host: ProcessId::current()?.to_string(),
         })
     }
 
@@ -197,7 +197,7 @@ impl Head {
 
 /// Whether the host is running. An unknown one is gone: only hosts write journals.
 fn is_kept(host: &str) -> bool {
-    host.parse::<ProcessId>().is_ok_and(|host| host.matches())
+    host.parse::<ProcessId>().is_ok_and(|host| host.is_alive())
 }
 
 /// One write: a line is there or not.

@@ -4,7 +4,8 @@
 use std::fs;
 use std::time::Duration;
 
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::process::name as name_of;
+use fdguard_proc::{ProcessId, environ};
 use fdguard_process::run_id::RunId;
 
 use super::clean_up::{EnvironmentScan, ScopeLeftover};
@@ -51,8 +52,7 @@ pub(super) fn find_leftovers(mark: &str) -> std::io::Result<FoundLeftovers> {
         // The number may mean another process since: the identity first, then the mark once more.
         let identity = ProcessId::read(pid);
         if let (Ok(identity), Ok(true)) = (identity, carries(pid, mark)) {
-            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            let comm = comm.trim_end().to_owned();
+            let comm = name_of(pid).unwrap_or_default();
             found.look.leftovers.push(ScopeLeftover { pid, comm });
             found.identities.push(identity);
         }
@@ -77,11 +77,7 @@ pub(super) fn carries(pid: u32, mark: &str) -> std::io::Result<bool> {
 }
 
 fn is_marked(environment: &[u8], mark: &str) -> bool {
-    let mut all = environment.split(|byte| *byte == 0);
-    all.any(|pair| {
-        let value = pair.strip_prefix(VARIABLE.as_bytes());
-        value.and_then(|rest| rest.strip_prefix(b"=")) == Some(mark.as_bytes())
-    })
+    environ::values(environment, VARIABLE).any(|value| value == mark.as_bytes())
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fdguard_process::random;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -58,7 +59,7 @@ pub use scopes::{CloseAnswer, ScopeGuard, Scopes};
 pub use start::{StartFailed, StartResource};
 pub use ticket::{AcceptedClose, CloseTicket};
 
-use crate::{Error, random};
+use crate::Error;
 use acquire::refused;
 use archive_place::ArchivePlace;
 use closing::Subject;
@@ -154,7 +155,7 @@ pub enum ScopePhase {
 impl Scope {
     /// An empty one, on the runtime that calls.
     pub fn new(spec: ScopeSpec, means: Arc<ScopeContext>) -> Result<Self, Error> {
-        let id = random::id()?;
+        let id = random::id().map_err(Error::random)?;
         let mark = leftover::mark(&id);
         let scope = Self::made(id, spec, mark, means)?;
         let registry = scope.means.registry.as_ref();

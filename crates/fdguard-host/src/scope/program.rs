@@ -8,7 +8,7 @@ use fdguard_process::tree::{Exit, Options, StartError, StopPlan, Tree, TreeEvent
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
-use crate::watched_tree::WatchedTree;
+use crate::watched_tree::{SharedTree, WatchedTree};
 
 /// KILL, at once.
 const AT_ONCE: StopPlan = StopPlan {
@@ -49,7 +49,8 @@ impl Program {
         let started = tokio::task::spawn_blocking(move || start(&plan)).await;
         let tree = started.map_err(|error| Error::Bad(error.to_string()))??;
         let (pid, keeper) = (tree.main(), tree.keeper());
-        let tree = WatchedTree::new(tree).map_err(Error::io("cannot wait for the program"))?;
+        let tree = WatchedTree::new(tree, &SharedTree::default())
+            .map_err(Error::io("cannot wait for the program"))?;
         let (asks, asked) = mpsc::unbounded_channel();
         let (tell, told) = watch::channel(State::default());
         // Not awaited: it ends with the tree, and the tree ends when `asks` is dropped.
@@ -119,7 +120,7 @@ fn start(plan: &Plan) -> Result<Tree, StartError> {
 }
 
 async fn keep(
-    mut tree: WatchedTree,
+    tree: WatchedTree,
     mut asked: mpsc::UnboundedReceiver<StopPlan>,
     tell: watch::Sender<State>,
 ) {
@@ -143,8 +144,7 @@ async fn keep(
     }
     // The drop waits briefly for the keeper's own end. The end is reported only afterwards, when
     // nothing is left.
-    let released = tokio::task::spawn_blocking(move || drop(tree));
-    drop(released.await);
+    tree.release().await;
     tell.send_replace(state);
 }
 

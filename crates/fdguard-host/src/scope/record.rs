@@ -6,7 +6,8 @@
 
 use fdguard_core::Text;
 use fdguard_files::Registry;
-use fdguard_files::registry::{Claim, Kind, NewRow, Owner, OwnerId, RowChange, RowEnd};
+use fdguard_files::registry::{Claim, Kind, NewRow, Owner, RowChange, RowEnd};
+use fdguard_proc::ProcessId;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::CleanUp;
@@ -24,7 +25,7 @@ impl Record {
     pub(super) fn create(registry: &Registry, id: &str, client: Option<&str>) -> Self {
         let mut new = NewRow::now(id, Kind::Scope);
         new.client = client.map(str::to_owned);
-        new.host = OwnerId::own().ok();
+        new.host = ProcessId::current().ok();
         let adding = registry.clone();
         let add = move || adding.add(new).map(drop).map_err(|error| error.to_string());
         Self {
@@ -59,7 +60,7 @@ fn claim(registry: &Registry, id: &str, files: Vec<String>) -> Result<Claim, Str
         };
         registry.update(id, row.version, change).map_err(words)?;
     }
-    let process = OwnerId::own().map_err(|error| error.to_string())?;
+    let process = ProcessId::current().map_err(|error| error.to_string())?;
     let owner = Owner {
         name: "scope".to_owned(),
         process,

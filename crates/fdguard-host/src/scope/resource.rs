@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -119,7 +119,7 @@ impl Entry {
             Resource::Program { program, .. } => {
                 Some(program.pid()).filter(|_| program.state().main.is_none())
             }
-            Resource::Process { identity } => Some(identity.pid()).filter(|_| identity.matches()),
+            Resource::Process { identity } => Some(identity.pid).filter(|_| identity.is_alive()),
             _ => None,
         };
         let end = match &self.resource {

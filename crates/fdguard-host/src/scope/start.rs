@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 use fdguard_process::plan::Plan;
 
 use super::{CleanUp, CloseLimits, CloseReason, FileEnd, Ownership, ResourceRole, Scope};

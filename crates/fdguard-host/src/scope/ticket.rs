@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fdguard_process::random;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{CleanUp, CloseLimits, CloseReason, Scope};
-use crate::{Error, random};
+use crate::Error;
 
 /// Answer to a process that closes its own scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -51,7 +52,7 @@ impl Scope {
             let accepted = AcceptedClose {
                 scope: self.id.clone(),
                 ends_at: later(after).to_string(),
-                ticket: random::id()?,
+                ticket: random::id().map_err(Error::random)?,
             };
             state.ticket = Some(accepted.clone());
             accepted

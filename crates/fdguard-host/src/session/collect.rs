@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use fdguard_core::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::types::{DroppedOutput, ExecOutput};
@@ -90,7 +91,7 @@ impl Collector {
         let dropped = DroppedOutput {
             bytes: self.dropped,
             lines: self.lines,
-            sha256: hex(&self.hash.finalize()),
+            sha256: hex::encode(&self.hash.finalize()),
         };
         let mut text = text(self.head);
         if !text.is_empty() && !text.ends_with('\n') {
@@ -124,15 +125,6 @@ fn text(bytes: Vec<u8>) -> String {
 
 fn ends_of_lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _never_fails = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 #[cfg(test)]
@@ -189,7 +181,7 @@ mod tests {
                 let dropped = output.dropped.unwrap();
                 prop_assert_eq!(dropped.bytes, missing.len() as u64);
                 prop_assert_eq!(dropped.lines, ends_of_lines(missing));
-                prop_assert_eq!(&dropped.sha256, &hex(&Sha256::digest(missing)));
+                prop_assert_eq!(&dropped.sha256, &hex::encode(&Sha256::digest(missing)));
                 prop_assert!(output.text.as_bytes().starts_with(&whole[..cap / 2]));
                 prop_assert!(output.text.as_bytes().ends_with(&whole[whole.len() - (cap - cap / 2)..]));
             }

@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fdguard_process::random;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
@@ -24,7 +25,7 @@ use tokio::task::AbortHandle;
 
 use super::hub_address::HubAddress;
 use super::message::{self, End};
-use crate::{Error, random, watched_tree};
+use crate::{Error, watched_tree};
 
 /// Shared by all sessions of a host: the one socket on which ends of commands arrive.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl Hub {
 
     /// A new nonce, and the end that arrives with it from this address.
     pub(super) fn expect(&self, from: &SocketAddrUnix) -> Result<Expected, Error> {
-        let nonce = random::nonce()?;
+        let nonce = random::nonce().map_err(Error::random)?;
         let (tell, end) = oneshot::channel();
         let from = from.clone();
         let waiting = Waiting { from, tell };

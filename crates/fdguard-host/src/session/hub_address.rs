@@ -9,13 +9,14 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
+use fdguard_process::random;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 use super::hub::bound;
 use super::scratch;
-use crate::{Error, random};
+use crate::Error;
 
 /// The address.
 #[derive(Debug)]

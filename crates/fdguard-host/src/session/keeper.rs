@@ -1,26 +1,22 @@
 //! The process tree of a session, watched on the runtime.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fdguard_process::tree::{Exit, StopPlan, Tree, TreeEvent};
 
 use super::fd_count::{FdCount, Token};
 use crate::Error;
-use crate::watched_tree::Control;
+use crate::watched_tree::{SharedTree, WatchedTree};
 
 /// Shared access to a session's tree while it runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
-    tree: Arc<Mutex<Option<(Tree, Token)>>>,
+    tree: SharedTree,
     is_starved: Arc<AtomicBool>,
 }
 
 impl Place {
-    fn lock(&self) -> MutexGuard<'_, Option<(Tree, Token)>> {
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the kernel killed the last program because its memory was exhausted.
     pub(super) fn is_starved(&self) -> bool {
         self.is_starved.load(Ordering::Relaxed)
@@ -28,15 +24,15 @@ impl Place {
 
     /// Asks the tree, if there is one.
     pub(super) fn with<T>(&self, ask: impl FnOnce(&mut Tree) -> T) -> Option<T> {
-        self.lock().as_mut().map(|(tree, _)| ask(tree))
+        self.tree.with(ask)
     }
 }
 
 /// What the keeper has reported, and its next report.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    /// Before the tree: a watched descriptor must stay open until it is deregistered.
-    control: Option<Control>,
+    tree: WatchedTree,
+    token: Token,
     place: Place,
     /// How the program ended.
     pub(super) exit: Option<Exit>,
@@ -48,11 +44,12 @@ impl Keeper {
     /// Watches a tree and publishes it for queries.
     pub(super) fn watch(tree: Tree, place: &Place, held: &FdCount) -> Result<Self, Error> {
         let token = held.token();
-        let control = Control::of(&tree).map_err(Error::io("cannot watch the session's keeper"))?;
-        *place.lock() = Some((tree, token));
+        let tree = WatchedTree::new(tree, &place.tree);
+        let tree = tree.map_err(Error::io("cannot watch the session's keeper"))?;
         place.is_starved.store(false, Ordering::Relaxed);
         Ok(Self {
-            control: Some(control),
+            tree,
+            token,
             place: place.clone(),
             exit: None,
             over: None,
@@ -61,18 +58,10 @@ impl Keeper {
 
     /// The next report; waits forever if there is none to come.
     pub(super) async fn told(&mut self) -> TreeEvent {
-        loop {
-            let Some(control) = self.control.as_ref().filter(|_| self.over.is_none()) else {
-                return std::future::pending().await;
-            };
-            let look = self.place.with(|tree| tree.deadline()).flatten();
-            let told = control.hear(look, || self.place.with(Tree::told).flatten());
-            match told.await {
-                Ok(Some(told)) => return self.note(told),
-                Ok(None) => {}
-                // The runtime ends, and this task with it.
-                Err(_) => return std::future::pending().await,
-            }
+        match self.tree.told().await {
+            Ok(told) => self.note(told),
+            // The runtime ends, and this task with it.
+            Err(_) => std::future::pending().await,
         }
     }
 
@@ -99,19 +88,13 @@ impl Keeper {
         self.place.with(|tree| tree.main())
     }
 
-    /// How many of its processes live.
-    pub(super) fn members(&self) -> Option<u32> {
-        let members = self.place.with(|tree| tree.members().len());
-        members.and_then(|members| u32::try_from(members).ok())
-    }
-
     pub(super) fn stop(&self, how: StopPlan) {
-        self.place.with(|tree| tree.stop(how));
+        self.tree.stop(how);
     }
 
     /// After the keeper was lost: how many of its processes live on, if that is known.
     pub(super) fn orphans_left(&self) -> Option<u32> {
-        self.place.with(|tree| tree.orphans_left()).flatten()
+        self.tree.orphans_left()
     }
 
     /// Sends a signal to all members, optionally except the program.
@@ -119,20 +102,10 @@ impl Keeper {
         self.place.with(|tree| tree.signal_all(signal, except_main));
     }
 
-    /// Lets go of the tree. The drop may wait for the keeper's last moment, so it is done where
-    /// waiting is allowed.
-    pub(super) async fn release(mut self) {
-        self.control = None;
-        let tree = self.place.lock().take();
-        // Fails only when the runtime ends; then the tree is dropped, too.
-        let _ended = tokio::task::spawn_blocking(move || drop(tree)).await;
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.control = None;
-        drop(self.place.lock().take());
+    /// Lets go of the tree, and then of its count.
+    pub(super) async fn release(self) {
+        self.tree.release().await;
+        drop(self.token);
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_process::plan::{InheritedFd, Plan};
-use fdguard_process::tree::{self, Offer, Options, StopPlan, Tree};
+use fdguard_process::tree::{Offer, Options, StopPlan, Tree, TreeEvent};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{
@@ -23,13 +23,11 @@ use tokio::time::timeout;
 use super::request::Request;
 use crate::Error;
 use crate::environment::inherited;
-use crate::watched_tree::{readable, until, writable};
+use crate::watched_tree::{SharedTree, WatchedTree, readable, writable};
 
 const PROGRAM: &str = include_str!("zygote.py");
 /// Cold machines and slow disks; usually 100 ms.
 const LONGEST_START: Duration = Duration::from_secs(20);
-/// KILL takes milliseconds. A process that the kernel cannot end is left to its keeper.
-const LONGEST_END: Duration = Duration::from_secs(7);
 /// How much of its last output is read.
 const LAST_WORDS: u64 = 4096;
 
@@ -89,7 +87,7 @@ impl Zygote {
     pub(super) fn told(&mut self) -> ZygoteState {
         match self.tree.told() {
             None if !self.tree.is_over() => ZygoteState::Lives,
-            Some(tree::TreeEvent::MainEnded { exit, .. } | tree::TreeEvent::Empty { exit, .. }) => {
+            Some(TreeEvent::MainEnded { exit, .. } | TreeEvent::Empty { exit, .. }) => {
                 ZygoteState::Ended(format!("{exit:?}"))
             }
             _ => ZygoteState::Ended("its keeper was killed".to_owned()),
@@ -185,20 +183,20 @@ pub(super) fn is_over(tree: &mut Tree) -> bool {
 }
 
 /// Ends a tree, and waits for it.
-pub(super) async fn end(mut tree: Tree) {
+pub(super) async fn end(tree: Tree) {
+    if tree.is_over() {
+        return;
+    }
+    let Ok(tree) = WatchedTree::new(tree, &SharedTree::default()) else {
+        return;
+    };
     tree.stop(StopPlan {
         signal: 9,
         grace: Duration::ZERO,
     });
-    let over = async {
-        while !is_over(&mut tree) {
-            let look = tree.deadline();
-            if let Some(Err(_)) = until(look, readable(tree.fd())).await {
-                break;
-            }
-        }
-    };
-    let _late = timeout(LONGEST_END, over).await;
-    // If it is not over, the drop waits again.
-    let _ends = spawn_blocking(move || drop(tree)).await;
+    while !matches!(
+        tree.told().await,
+        Ok(TreeEvent::Empty { .. } | TreeEvent::Lost) | Err(_)
+    ) {}
+    tree.release().await;
 }

@@ -136,7 +136,5 @@ fn targets() -> Vec<PathBuf> {
 
 /// Whether a process lives: neither gone nor a zombie.
 pub(super) fn lives(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().unwrap_or("").trim_start();
-    !state.is_empty() && !state.starts_with(['Z', 'X'])
+    fdguard_proc::process::stat(pid, |stat| !stat.is_zombie()).unwrap_or(false)
 }

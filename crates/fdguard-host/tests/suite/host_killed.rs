@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fdguard_files::registry::{Kind, OwnerId, Registry, RowFilter, RowState};
+use fdguard_files::registry::{Kind, Registry, RowFilter, RowState};
 use fdguard_host::receipt::SessionEndReason;
 use fdguard_host::session::Exec;
+use fdguard_proc::ProcessId;
 
 use super::host_harness::{LONG, bash, options, start};
 
@@ -193,7 +194,7 @@ async fn assert_reconciled(dir: &Path) {
     let registry = Registry::open(&dir.join("registry.db")).unwrap();
     let open = registry.list(&RowFilter::open()).unwrap();
     assert_eq!(open.len(), 1, "{open:?}");
-    assert_eq!(open[0].process, OwnerId::own().ok());
+    assert_eq!(open[0].process, ProcessId::current().ok());
     let failed = RowFilter {
         states: vec![RowState::Failed],
         ..RowFilter::default()

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use fdguard_files::registry::{Kind, NewRow, OwnerId, Registry, RegistryRow, RowFilter, RowState};
+use fdguard_files::registry::{Kind, NewRow, Registry, RegistryRow, RowFilter, RowState};
 use fdguard_host::host::Host;
 use fdguard_host::receipt::SessionEndReason;
+use fdguard_proc::ProcessId;
 
 use super::host_harness::{
     assert_clean, bash, descriptors, eventually, lives, options, say, start,
@@ -29,9 +30,9 @@ fn sleeper() -> Child {
 }
 
 /// An identity of no process.
-fn nobody() -> OwnerId {
-    let mut identity = OwnerId::own().unwrap();
-    identity.started += 1;
+fn nobody() -> ProcessId {
+    let mut identity = ProcessId::current().unwrap();
+    identity.start += 1;
     identity
 }
 
@@ -51,7 +52,7 @@ async fn r51_each_session_has_an_entry_that_follows_it_to_its_receipt() {
     );
     assert_eq!(first.client.as_ref(), Some(&client));
     assert_eq!(first.process.map(|process| process.pid), pid);
-    assert_eq!(first.host, OwnerId::own().ok());
+    assert_eq!(first.host, ProcessId::current().ok());
     host.reset(&id).await.unwrap();
     let second = row(&registry, &id);
     let pid = host.session(&id).unwrap().pid;
@@ -91,20 +92,20 @@ async fn r51_what_a_dead_host_left_is_found_and_a_dry_run_changes_nothing() {
     let registry = Registry::open(&dir.path().join("registry.db")).unwrap();
     let mut orphan = sleeper();
     let mut stranger = sleeper();
-    let add = |id: &str, process: OwnerId, host: OwnerId| {
+    let add = |id: &str, process: ProcessId, host: ProcessId| {
         let mut new = NewRow::now(id, Kind::Session);
         (new.process, new.host) = (Some(process), Some(host));
         registry.add(new).unwrap();
     };
     add("gone", nobody(), nobody());
-    add("orphan", OwnerId::read(orphan.id()).unwrap(), nobody());
+    add("orphan", ProcessId::read(orphan.id()).unwrap(), nobody());
     add(
         "kept",
-        OwnerId::read(stranger.id()).unwrap(),
-        OwnerId::own().unwrap(),
+        ProcessId::read(stranger.id()).unwrap(),
+        ProcessId::current().unwrap(),
     );
-    let mut reused = OwnerId::read(stranger.id()).unwrap();
-    reused.started -= 1;
+    let mut reused = ProcessId::read(stranger.id()).unwrap();
+    reused.start -= 1;
     add("reused", reused, nobody());
     let ids = |list: &[fdguard_host::host::RegistryFinding]| -> Vec<String> {
         list.iter().map(|found| found.id.clone()).collect()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fdguard_host::scope::{
     CleanUpAction, CloseLimits, CloseReason, FileEnd, Kind, Ownership, ResourceRole,
 };
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 
 use super::host_harness::bash;
 use super::scope_harness::{

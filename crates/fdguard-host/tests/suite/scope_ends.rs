@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use fdguard_host::scope::{
     CleanUpAction, CloseLimits, CloseReason, FileEnd, Kind, Ownership, ResourceRole,
 };
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 
 use super::scope_harness::{Ground, heard, line, lives, of_file, only, shell, stranger, until};
 
@@ -16,11 +16,8 @@ async fn a_stranger_with_the_same_number_and_another_start_is_not_touched() {
     let scope = ground.scope();
     let mut other = stranger(&[]);
     let own = ProcessId::read(other.id()).unwrap();
-    let text = own.to_string();
-    let mut parts: Vec<String> = text.split(':').map(str::to_owned).collect();
-    parts[2] = (own.started() - 1).to_string();
-    parts[3] = "-".to_owned();
-    let earlier: ProcessId = parts.join(":").parse().unwrap();
+    let start = own.start - 1;
+    let earlier = ProcessId { start, ..own };
     scope
         .take_process(earlier, Ownership::Owned, ResourceRole::Main)
         .unwrap();
@@ -106,13 +103,9 @@ async fn r49_a_keeper_that_was_killed_is_told_of_and_its_processes_are_found() {
         fs::read(format!("/proc/{far}/comm")).is_ok_and(|comm| comm == b"sleep\n")
     })
     .await;
-    let status = fs::read_to_string(format!("/proc/{}/status", taken.pid.unwrap())).unwrap();
-    let keeper = status
-        .lines()
-        .find_map(|line| line.strip_prefix("PPid:"))
-        .unwrap();
-    let keeper = rustix::process::Pid::from_raw(keeper.trim().parse().unwrap()).unwrap();
-    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    let keeper = fdguard_proc::process::stat(taken.pid.unwrap(), |stat| stat.ppid).unwrap();
+    let keeper = fdguard_proc::ProcKey::read(keeper).unwrap();
+    keeper.signal(rustix::process::Signal::KILL).unwrap();
     let clean_up = scope
         .close(CloseReason::Asked, CloseLimits::default())
         .await;

@@ -152,12 +152,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Whether a process lives and is not a zombie.
 pub(crate) fn lives(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(')')
-        .next()
-        .and_then(|rest| rest.trim().chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    fdguard_proc::process::stat(pid, |stat| !stat.is_zombie()).unwrap_or(false)
 }
 
 /// The outcome of the only resource of this kind.
@@ -183,11 +178,7 @@ pub(crate) fn descriptors() -> usize {
 
 /// Children of this process, zombies too.
 pub(crate) fn children() -> usize {
-    let tasks = fs::read_dir("/proc/self/task").expect("/proc").flatten();
-    tasks
-        .map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default())
-        .map(|text| text.split_ascii_whitespace().count())
-        .sum()
+    fdguard_proc::process::children(std::process::id()).len()
 }
 
 /// Threads of this process.

@@ -8,7 +8,7 @@ use fdguard_host::scope::{
     unix_caller,
 };
 use fdguard_host::session::{Exec, ExecOutcome};
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, UnixListener};
 

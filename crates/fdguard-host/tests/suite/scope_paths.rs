@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Owner, OwnerId, RowFilter, RowState};
+use fdguard_files::registry::{Owner, RowFilter, RowState};
 use fdguard_host::Error;
 use fdguard_host::scope::{
     CleanUpAction, CloseLimits, CloseReason, FileEnd, Kind, Ownership, ResourceRole, ScopePhase,
     ScopeSpec, Scopes, StartResource,
 };
+use fdguard_proc::ProcessId;
 
 use super::host_harness::bash;
 use super::scope_harness::{
@@ -281,7 +282,7 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
     .await;
     let owner = Owner {
         name: "another".to_owned(),
-        process: OwnerId::read(1).unwrap(),
+        process: ProcessId::read(1).unwrap(),
     };
     registry.begin_closing(claimed.id(), &owner).unwrap();
     let clean_up = claimed

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use fdguard_host::session::{
     Channel, Exec, ExecOutcome, ExecResult, Hub, Session, SessionProgram, SessionSpec,
 };
+use fdguard_proc::process;
 
 /// Runs a test on the runtime that the host has: two workers.
 pub(crate) fn on_host_runtime<T>(work: impl Future<Output = T>) -> T {
@@ -75,22 +76,8 @@ pub(crate) fn threads() -> usize {
 
 /// Every descendant of this process, zombies included.
 pub(crate) fn descendants() -> Vec<u32> {
-    let mut parents = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
-            continue;
-        };
-        let rest = stat
-            .rsplit_once(") ")
-            .map(|(_, rest)| rest.to_owned())
-            .unwrap();
-        let parent: u32 = rest.split(' ').nth(1).unwrap().parse().unwrap();
-        parents.push((pid, parent));
-    }
+    let parent = |pid| Some((pid, process::stat(pid, |stat| stat.ppid).ok()?));
+    let parents: Vec<(u32, u32)> = process::pids().filter_map(parent).collect();
     let mut found = vec![std::process::id()];
     let mut index = 0;
     while let Some(parent) = found.get(index).copied() {

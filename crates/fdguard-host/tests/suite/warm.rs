@@ -193,6 +193,21 @@ async fn sessions_outlive_their_interpreter_and_the_next_request_starts_another(
 }
 
 #[tokio::test]
+async fn an_interpreter_whose_keeper_is_stopped_again_and_again_ends_in_time() {
+    let pool = pool().await;
+    let [interpreter, keeper] = pool.processes().await.unwrap();
+    let mut session = Session::of(&pool).await;
+    let stops = format!("trap '' TERM; while :; do kill -STOP {keeper}; done");
+    let popen = "__import__('subprocess').Popen";
+    let code = format!("{popen}(['sh', '-c', {stops:?}], start_new_session=True).pid");
+    let stranger = number(&session.eval(&code).await);
+    tokio::time::timeout(LONG / 2, pool.close()).await.unwrap();
+    for pid in [interpreter, keeper, session.tree.main(), stranger] {
+        gone(pid).await;
+    }
+}
+
+#[tokio::test]
 async fn a_dir_that_is_missing_is_told_and_nothing_is_left() {
     let pool = pool().await;
     let [main, _] = pool.processes().await.unwrap();

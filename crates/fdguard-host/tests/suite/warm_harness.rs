@@ -147,12 +147,7 @@ pub(crate) fn held() -> usize {
 /// Waits until a process is gone, or a zombie of another parent.
 pub(crate) async fn gone(pid: u32) {
     let deadline = Instant::now() + LONG;
-    let lives = || {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')')
-            .next()
-            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
-    };
+    let lives = || fdguard_proc::process::stat(pid, |stat| !stat.is_zombie()).unwrap_or(false);
     while lives() {
         assert!(Instant::now() < deadline, "{pid} lives on");
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -160,10 +155,7 @@ pub(crate) async fn gone(pid: u32) {
 }
 
 pub(crate) fn children(pid: u32) -> Vec<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    text.split_ascii_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect()
+    fdguard_proc::process::children(pid)
 }
 
 pub(crate) fn number(text: &str) -> u32 {

@@ -6,7 +6,7 @@ use core::ffi::c_int;
 
 use fdguard_wire::OpenCall;
 
-use super::{missing, retry_when_full};
+use super::{missing, opens, retry_when_full};
 use crate::lock::{self, Change, Outcome};
 use crate::protect::answer;
 use crate::real::Real;
@@ -34,44 +34,19 @@ struct Flock {
     pid: c_int,
 }
 
-// SAFETY: the type matches the manual page.
-static FCNTL: Real<unsafe extern "C" fn(c_int, c_int, usize) -> c_int> =
-    unsafe { Real::new(c"fcntl") };
+opens! { FCNTL, c"fcntl",
+fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, |call| control(call, fd, command, argument) }
+opens! { FCNTL64, c"fcntl64",
+fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, |call| control(call, fd, command, argument) }
 
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    let Some(real) = FCNTL.get() else {
-        return missing();
-    };
+#[inline]
+fn control(call: impl Fn() -> c_int, fd: c_int, command: c_int, argument: usize) -> c_int {
     if answer::is_gone(fd) {
         return answer::refuse();
     }
     let change = begin(fd, matches!(command, F_SETLK | F_SETLKW));
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(fd, command, argument) });
-    // SAFETY: the same arguments, after the kernel accepted them.
-    unsafe { controlled((fd, command, argument), change, result) };
-    result
-}
-
-// SAFETY: the type matches the manual page.
-static FCNTL64: Real<unsafe extern "C" fn(c_int, c_int, usize) -> c_int> =
-    unsafe { Real::new(c"fcntl64") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    let Some(real) = FCNTL64.get() else {
-        return missing();
-    };
-    if answer::is_gone(fd) {
-        return answer::refuse();
-    }
-    let change = begin(fd, matches!(command, F_SETLK | F_SETLKW));
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(fd, command, argument) });
-    // SAFETY: the same arguments, after the kernel accepted them.
+    let result = retry_when_full(call);
+    // SAFETY: the arguments of the call that was just made.
     unsafe { controlled((fd, command, argument), change, result) };
     result
 }

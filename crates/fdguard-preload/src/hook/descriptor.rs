@@ -6,199 +6,69 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use fdguard_wire::OpenCall;
 
-use super::{missing, retry_when_full};
+use super::opens;
+use super::retry::{open, retry_when_full};
 use crate::creator;
 use crate::protect::{self, answer};
-use crate::real::Real;
-use crate::record::{born, born_from, born_of, reborn, socket_born};
+use crate::record::{born, born_from, born_of, reborn, socket_bits};
 
-// SAFETY: the type matches the manual page.
-static SOCKET: Real<unsafe extern "C" fn(c_int, c_int, c_int) -> c_int> =
-    unsafe { Real::new(c"socket") };
+opens! { SOCKET, c"socket", fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int,
+|call| born_of(retry_when_full(call), OpenCall::Socket, socket_bits(domain, kind)) }
+opens! { EVENTFD, c"eventfd", fn eventfd(value: c_uint, flags: c_int) -> c_int, |call| open(call, OpenCall::Eventfd) }
+opens! { EPOLL_CREATE, c"epoll_create", fn epoll_create(size: c_int) -> c_int, |call| open(call, OpenCall::Epoll) }
+opens! { EPOLL_CREATE1, c"epoll_create1", fn epoll_create1(flags: c_int) -> c_int, |call| event_loop(call) }
+opens! { TIMERFD_CREATE, c"timerfd_create",
+fn timerfd_create(clock: c_int, flags: c_int) -> c_int, |call| open(call, OpenCall::Timerfd) }
+opens! { INOTIFY_INIT, c"inotify_init", fn inotify_init() -> c_int, |call| open(call, OpenCall::Inotify) }
+opens! { INOTIFY_INIT1, c"inotify_init1", fn inotify_init1(flags: c_int) -> c_int, |call| open(call, OpenCall::Inotify) }
+opens! { FANOTIFY_INIT, c"fanotify_init",
+fn fanotify_init(flags: c_uint, events: c_uint) -> c_int, |call| open(call, OpenCall::Fanotify) }
+opens! { PIDFD_OPEN, c"pidfd_open", fn pidfd_open(pid: c_int, flags: c_uint) -> c_int, |call| open(call, OpenCall::Pidfd) }
+opens! { SIGNALFD, c"signalfd",
+fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int, |call| signals(call, fd) }
+opens! { DUP, c"dup", fn dup(fd: c_int) -> c_int, |call| duplicate(call, fd) }
+opens! { DUP2, c"dup2", fn dup2(fd: c_int, to: c_int) -> c_int, |call| duplicate_to(call, fd, to) }
+opens! { DUP3, c"dup3", fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int, |call| duplicate_to(call, fd, to) }
+opens! { PIPE, c"pipe", fn pipe(fds: *mut [c_int; 2]) -> c_int, |call| pair(call, fds, OpenCall::Pipe, 0) }
+opens! { PIPE2, c"pipe2", fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int, |call| pair(call, fds, OpenCall::Pipe, 0) }
+opens! { SOCKETPAIR, c"socketpair",
+fn socketpair(domain: c_int, kind: c_int, protocol: c_int, fds: *mut [c_int; 2]) -> c_int,
+|call| pair(call, fds, OpenCall::Socketpair, socket_bits(domain, kind)) }
 
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    let Some(real) = SOCKET.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real(domain, kind, protocol) });
-    socket_born(fd, OpenCall::Socket, domain, kind)
-}
-
-// SAFETY: the type matches the manual page.
-static DUP: Real<unsafe extern "C" fn(c_int) -> c_int> = unsafe { Real::new(c"dup") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn dup(fd: c_int) -> c_int {
-    let Some(real) = DUP.get() else {
-        return missing();
-    };
-    if answer::is_gone(fd) {
-        return answer::refuse();
-    }
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(fd) });
-    born_from(result, OpenCall::Dup, fd)
-}
-
-// SAFETY: the type matches the manual page.
-static EVENTFD: Real<unsafe extern "C" fn(c_uint, c_int) -> c_int> =
-    unsafe { Real::new(c"eventfd") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
-    let Some(real) = EVENTFD.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real(value, flags) });
-    born(fd, OpenCall::Eventfd)
-}
-
-// SAFETY: the type matches the manual page.
-static EPOLL_CREATE: Real<unsafe extern "C" fn(c_int) -> c_int> =
-    unsafe { Real::new(c"epoll_create") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
-    let Some(real) = EPOLL_CREATE.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real(size) });
-    born(fd, OpenCall::Epoll)
-}
-
-// SAFETY: the type matches the manual page.
-static EPOLL_CREATE1: Real<unsafe extern "C" fn(c_int) -> c_int> =
-    unsafe { Real::new(c"epoll_create1") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
-    let Some(real) = EPOLL_CREATE1.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real(flags) });
+#[inline]
+fn event_loop(call: impl Fn() -> c_int) -> c_int {
+    let fd = retry_when_full(call);
     creator::loop_created();
     born(fd, OpenCall::Epoll)
 }
 
-// SAFETY: the type matches the manual page.
-static TIMERFD_CREATE: Real<unsafe extern "C" fn(c_int, c_int) -> c_int> =
-    unsafe { Real::new(c"timerfd_create") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
-    let Some(real) = TIMERFD_CREATE.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real(clock, flags) });
-    born(fd, OpenCall::Timerfd)
-}
-
-// SAFETY: the type matches the manual page.
-static INOTIFY_INIT: Real<unsafe extern "C" fn() -> c_int> = unsafe { Real::new(c"inotify_init") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn inotify_init() -> c_int {
-    let Some(real) = INOTIFY_INIT.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real() });
-    born(fd, OpenCall::Inotify)
-}
-
-// SAFETY: the type matches the manual page.
-static INOTIFY_INIT1: Real<unsafe extern "C" fn(c_int) -> c_int> =
-    unsafe { Real::new(c"inotify_init1") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn inotify_init1(flags: c_int) -> c_int {
-    let Some(real) = INOTIFY_INIT1.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real(flags) });
-    born(fd, OpenCall::Inotify)
-}
-
-// SAFETY: the type matches the manual page.
-static FANOTIFY_INIT: Real<unsafe extern "C" fn(c_uint, c_uint) -> c_int> =
-    unsafe { Real::new(c"fanotify_init") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn fanotify_init(flags: c_uint, events: c_uint) -> c_int {
-    let Some(real) = FANOTIFY_INIT.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real(flags, events) });
-    born(fd, OpenCall::Fanotify)
-}
-
-// SAFETY: the type matches the manual page.
-static PIDFD_OPEN: Real<unsafe extern "C" fn(c_int, c_uint) -> c_int> =
-    unsafe { Real::new(c"pidfd_open") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn pidfd_open(pid: c_int, flags: c_uint) -> c_int {
-    let Some(real) = PIDFD_OPEN.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real(pid, flags) });
-    born(fd, OpenCall::Pidfd)
-}
-
-// SAFETY: the type matches the manual page.
-static SIGNALFD: Real<unsafe extern "C" fn(c_int, *const c_void, c_int) -> c_int> =
-    unsafe { Real::new(c"signalfd") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int {
-    let Some(real) = SIGNALFD.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(fd, mask, flags) });
-    // With a number, it changes that descriptor and opens none.
+/// With a number, it changes that descriptor and opens none.
+#[inline]
+fn signals(call: impl Fn() -> c_int, fd: c_int) -> c_int {
+    let result = retry_when_full(call);
     if fd == -1 {
         born(result, OpenCall::Signalfd);
     }
     result
 }
 
-// SAFETY: the type matches the manual page.
-static DUP2: Real<unsafe extern "C" fn(c_int, c_int) -> c_int> = unsafe { Real::new(c"dup2") };
+#[inline]
+fn duplicate(call: impl Fn() -> c_int, fd: c_int) -> c_int {
+    if answer::is_gone(fd) {
+        return answer::refuse();
+    }
+    born_from(retry_when_full(call), OpenCall::Dup, fd)
+}
 
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
-    let Some(real) = DUP2.get() else {
-        return missing();
-    };
+/// Duplicates to a given number.
+#[inline]
+fn duplicate_to(call: impl Fn() -> c_int, fd: c_int, to: c_int) -> c_int {
     if answer::is_gone(fd) {
         return answer::refuse();
     }
     // A duplicate onto itself changes nothing.
     let taken = (fd != to).then(|| protect::claim(to));
-    // SAFETY: passes on the caller's arguments.
-    let result = unsafe { real(fd, to) };
+    let result = call();
     if let Some(taken) = taken {
         taken.over(result < 0);
         // This also closes the number's previous descriptor.
@@ -207,102 +77,17 @@ unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
     result
 }
 
-// SAFETY: the type matches the manual page.
-static DUP3: Real<unsafe extern "C" fn(c_int, c_int, c_int) -> c_int> =
-    unsafe { Real::new(c"dup3") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
-    let Some(real) = DUP3.get() else {
-        return missing();
-    };
-    if answer::is_gone(fd) {
-        return answer::refuse();
-    }
-    // A duplicate onto itself changes nothing.
-    let taken = (fd != to).then(|| protect::claim(to));
-    // SAFETY: passes on the caller's arguments.
-    let result = unsafe { real(fd, to, flags) };
-    if let Some(taken) = taken {
-        taken.over(result < 0);
-        // This also closes the number's previous descriptor.
-        reborn(result, OpenCall::Dup2, fd);
-    }
-    result
-}
-
-// SAFETY: the type matches the manual page.
-static PIPE: Real<unsafe extern "C" fn(*mut [c_int; 2]) -> c_int> = unsafe { Real::new(c"pipe") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn pipe(fds: *mut [c_int; 2]) -> c_int {
-    let Some(real) = PIPE.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(fds) });
-    // SAFETY: if the call succeeded, the kernel wrote two numbers there.
-    unsafe { two_born(result, fds, OpenCall::Pipe, 0) };
-    result
-}
-
-// SAFETY: the type matches the manual page.
-static PIPE2: Real<unsafe extern "C" fn(*mut [c_int; 2], c_int) -> c_int> =
-    unsafe { Real::new(c"pipe2") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
-    let Some(real) = PIPE2.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(fds, flags) });
-    // SAFETY: if the call succeeded, the kernel wrote two numbers there.
-    unsafe { two_born(result, fds, OpenCall::Pipe, 0) };
-    result
-}
-
-// SAFETY: the type matches the manual page.
-static SOCKETPAIR: Real<unsafe extern "C" fn(c_int, c_int, c_int, *mut [c_int; 2]) -> c_int> =
-    unsafe { Real::new(c"socketpair") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn socketpair(
-    domain: c_int,
-    kind: c_int,
-    protocol: c_int,
-    fds: *mut [c_int; 2],
-) -> c_int {
-    let Some(real) = SOCKETPAIR.get() else {
-        return missing();
-    };
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(domain, kind, protocol, fds) });
-    let more = u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned());
-    // SAFETY: if the call succeeded, the kernel wrote two numbers there.
-    unsafe { two_born(result, fds, OpenCall::Socketpair, more) };
-    result
-}
-
-/// Two descriptors were opened at once, or none.
-///
-/// # Safety
-/// After a result of 0 there must be two numbers.
-unsafe fn two_born(result: c_int, fds: *mut [c_int; 2], how: OpenCall, more: u64) {
-    let fds = if result == 0 {
-        // SAFETY: guaranteed by the caller.
-        unsafe { fds.read() }
+/// Opens two descriptors at once, or none.
+#[inline]
+fn pair(call: impl Fn() -> c_int, fds: *mut [c_int; 2], how: OpenCall, more: u64) -> c_int {
+    let result = retry_when_full(call);
+    if result == 0 {
+        // SAFETY: the call succeeded, so the kernel wrote two numbers there.
+        let [first, second] = unsafe { fds.read() };
+        born_of(first, how, more);
+        born_of(second, how, more);
     } else {
-        [-1, -1]
-    };
-    for fd in fds {
-        born_of(fd, how, more);
-        if result != 0 {
-            return;
-        }
+        born_of(-1, how, more);
     }
+    result
 }

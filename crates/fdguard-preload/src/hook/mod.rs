@@ -32,7 +32,7 @@ mod wait;
 use core::ffi::c_int;
 
 use retry::retry_when_full;
-use shape::{asks, on_descriptor};
+use shape::{asks, on_descriptor, opens};
 
 /// Looks up what must be known before the program begins.
 pub(crate) fn find() {

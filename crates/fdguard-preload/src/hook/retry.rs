@@ -1,6 +1,11 @@
-//! Calls that are repeated when protection has taken the last descriptor numbers.
+//! Calls that return new numbers. They are repeated when protection has taken the last ones.
+
+use core::ffi::c_int;
+
+use fdguard_wire::OpenCall;
 
 use super::shape::Outcome;
+use crate::record::{born, born_within, now};
 use crate::{errno, protect};
 
 /// How often a call that found the table full is repeated: protection gives up its quarantined
@@ -24,4 +29,19 @@ pub(super) fn retry_when_full<T: Outcome>(call: impl Fn() -> T) -> T {
         result = call();
     }
     result
+}
+
+/// A call that opens one descriptor and returns its number.
+#[inline]
+pub(super) fn open(call: impl Fn() -> c_int, how: OpenCall) -> c_int {
+    born(retry_when_full(call), how)
+}
+
+/// The same for a call that may open it through another hook.
+#[inline]
+pub(super) fn open_within(call: impl Fn() -> c_int, how: OpenCall) -> c_int {
+    let since = now();
+    let fd = retry_when_full(call);
+    born_within(fd, how, since);
+    fd
 }

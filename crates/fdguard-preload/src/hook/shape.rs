@@ -1,4 +1,5 @@
-//! The common shape of all functions that use a descriptor without opening or closing one.
+//! The common shapes of the interposed functions. Each function is one entry of a table: `opens!` if
+//! it opens descriptors, `asks!` and `on_descriptor!` if it uses one.
 
 use core::ffi::{c_int, c_void};
 
@@ -80,6 +81,29 @@ impl Refusal for *mut c_void {
         core::ptr::null_mut()
     }
 }
+
+/// A function that opens descriptors. The last part makes the call, by `call()`, records what was
+/// opened, and gives the result.
+macro_rules! opens {
+    ($real:ident, $name:literal,
+     fn $function:ident($($argument:ident: $type:ty),*) -> $result:ty, |$call:ident| $opened:expr) => {
+        static $real: $crate::real::Real<unsafe extern "C" fn($($type),*) -> $result> =
+            // SAFETY: the type matches the manual page.
+            unsafe { $crate::real::Real::new($name) };
+
+        // SAFETY: interposed on purpose; the type matches the manual page.
+        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+        unsafe extern "C" fn $function($($argument: $type),*) -> $result {
+            let Some(real) = $real.get() else {
+                return $crate::hook::shape::Outcome::missing();
+            };
+            // SAFETY: passes on the caller's arguments.
+            let $call = || unsafe { real($($argument),*) };
+            $opened
+        }
+    };
+}
+pub(super) use opens;
 
 /// A function that only queries the descriptor in its first argument, for which a placeholder would
 /// answer.

@@ -7,8 +7,9 @@ use core::ffi::{c_char, c_int, c_void};
 
 use fdguard_wire::OpenCall;
 
+use super::opens;
+use super::retry::{open_within, retry_when_full};
 use super::spawn::child_of_stream;
-use super::{missing, retry_when_full};
 use crate::children::started;
 use crate::protect::close;
 use crate::real::Real;
@@ -41,207 +42,74 @@ fn number(real: &Real<unsafe extern "C" fn(*mut c_void) -> c_int>, stream: *mut 
     fd
 }
 
-// SAFETY: the type matches the manual page.
-static FOPEN: Real<unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void> =
-    unsafe { Real::new(c"fopen") };
+opens! { FOPEN, c"fopen",
+fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void, |call| open_stream(call, OpenCall::Fopen) }
+opens! { FOPEN64, c"fopen64",
+fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void, |call| open_stream(call, OpenCall::Fopen) }
+opens! { FREOPEN, c"freopen",
+fn freopen(path: *const c_char, mode: *const c_char, stream: *mut c_void) -> *mut c_void, |call| reopen(call, stream) }
+opens! { FREOPEN64, c"freopen64",
+fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut c_void) -> *mut c_void, |call| reopen(call, stream) }
+opens! { TMPFILE, c"tmpfile", fn tmpfile() -> *mut c_void, |call| open_stream(call, OpenCall::Tmpfile) }
+opens! { TMPFILE64, c"tmpfile64", fn tmpfile64() -> *mut c_void, |call| open_stream(call, OpenCall::Tmpfile) }
+opens! { POPEN, c"popen",
+fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void, |call| open_command(call) }
+opens! { OPENDIR, c"opendir", fn opendir(path: *const c_char) -> *mut c_void, |call| open_directory(call) }
+opens! { MKSTEMP, c"mkstemp",
+fn mkstemp(template: *mut c_char) -> c_int, |call| open_within(call, OpenCall::Mkstemp) }
+opens! { MKSTEMP64, c"mkstemp64",
+fn mkstemp64(template: *mut c_char) -> c_int, |call| open_within(call, OpenCall::Mkstemp) }
+opens! { MKOSTEMP, c"mkostemp",
+fn mkostemp(template: *mut c_char, flags: c_int) -> c_int, |call| open_within(call, OpenCall::Mkstemp) }
+opens! { MKOSTEMP64, c"mkostemp64",
+fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int, |call| open_within(call, OpenCall::Mkstemp) }
+opens! { MKSTEMPS, c"mkstemps",
+fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int, |call| open_within(call, OpenCall::Mkstemp) }
+opens! { MKSTEMPS64, c"mkstemps64",
+fn mkstemps64(template: *mut c_char, suffix: c_int) -> c_int, |call| open_within(call, OpenCall::Mkstemp) }
+opens! { MKOSTEMPS, c"mkostemps",
+fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int, |call| open_within(call, OpenCall::Mkstemp) }
+opens! { MKOSTEMPS64, c"mkostemps64",
+fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int, |call| open_within(call, OpenCall::Mkstemp) }
 
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void {
-    let Some(real) = FOPEN.get() else {
-        missing();
-        return core::ptr::null_mut();
-    };
+#[inline]
+fn open_stream(call: impl Fn() -> *mut c_void, how: OpenCall) -> *mut c_void {
     let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let stream = retry_when_full(|| unsafe { real(path, mode) });
-    born_within(number_of_stream(stream), OpenCall::Fopen, since);
+    let stream = retry_when_full(call);
+    born_within(number_of_stream(stream), how, since);
     stream
 }
 
-// SAFETY: the type matches the manual page.
-static FOPEN64: Real<unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void> =
-    unsafe { Real::new(c"fopen64") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void {
-    let Some(real) = FOPEN64.get() else {
-        missing();
-        return core::ptr::null_mut();
-    };
-    let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let stream = retry_when_full(|| unsafe { real(path, mode) });
-    born_within(number_of_stream(stream), OpenCall::Fopen, since);
-    stream
-}
-
-// SAFETY: the type matches the manual page.
-static FREOPEN: Real<
-    unsafe extern "C" fn(*const c_char, *const c_char, *mut c_void) -> *mut c_void,
-> = unsafe { Real::new(c"freopen") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn freopen(
-    path: *const c_char,
-    mode: *const c_char,
-    stream: *mut c_void,
-) -> *mut c_void {
-    let Some(real) = FREOPEN.get() else {
-        missing();
-        return core::ptr::null_mut();
-    };
-    // The old descriptor is closed first, even if no new one can be opened.
-    let before = number_of_stream(stream);
-    let buried = close::stream(before);
-    let ending = ending(before);
-    let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let result = unsafe { real(path, mode, stream) };
-    ended(before, ending, 0);
-    if number_of_stream(result) == before {
-        buried.reused();
-    } else {
-        buried.over();
-    }
-    born_within(number_of_stream(result), OpenCall::Freopen, since);
-    result
-}
-
-// SAFETY: the type matches the manual page.
-static FREOPEN64: Real<
-    unsafe extern "C" fn(*const c_char, *const c_char, *mut c_void) -> *mut c_void,
-> = unsafe { Real::new(c"freopen64") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn freopen64(
-    path: *const c_char,
-    mode: *const c_char,
-    stream: *mut c_void,
-) -> *mut c_void {
-    let Some(real) = FREOPEN64.get() else {
-        missing();
-        return core::ptr::null_mut();
-    };
-    // The old descriptor is closed first, even if no new one can be opened.
-    let before = number_of_stream(stream);
-    let buried = close::stream(before);
-    let ending = ending(before);
-    let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let result = unsafe { real(path, mode, stream) };
-    ended(before, ending, 0);
-    if number_of_stream(result) == before {
-        buried.reused();
-    } else {
-        buried.over();
-    }
-    born_within(number_of_stream(result), OpenCall::Freopen, since);
-    result
-}
-
-// SAFETY: the type matches the manual page.
-static TMPFILE: Real<unsafe extern "C" fn() -> *mut c_void> = unsafe { Real::new(c"tmpfile") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn tmpfile() -> *mut c_void {
-    let Some(real) = TMPFILE.get() else {
-        missing();
-        return core::ptr::null_mut();
-    };
-    let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let stream = retry_when_full(|| unsafe { real() });
-    born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
-    stream
-}
-
-// SAFETY: the type matches the manual page.
-static TMPFILE64: Real<unsafe extern "C" fn() -> *mut c_void> = unsafe { Real::new(c"tmpfile64") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn tmpfile64() -> *mut c_void {
-    let Some(real) = TMPFILE64.get() else {
-        missing();
-        return core::ptr::null_mut();
-    };
-    let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let stream = retry_when_full(|| unsafe { real() });
-    born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
-    stream
-}
-
-// SAFETY: the type matches the manual page.
-static POPEN: Real<unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void> =
-    unsafe { Real::new(c"popen") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
-    let Some(real) = POPEN.get() else {
-        missing();
-        return core::ptr::null_mut();
-    };
-    let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let stream = retry_when_full(|| unsafe { real(command, mode) });
-    born_within(number_of_stream(stream), OpenCall::Popen, since);
+#[inline]
+fn open_command(call: impl Fn() -> *mut c_void) -> *mut c_void {
+    let stream = open_stream(call, OpenCall::Popen);
     // SAFETY: `popen` just returned it.
     started(unsafe { child_of_stream(stream) });
     stream
 }
 
-// SAFETY: the type matches the manual page.
-static OPENDIR: Real<unsafe extern "C" fn(*const c_char) -> *mut c_void> =
-    unsafe { Real::new(c"opendir") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
-    let Some(real) = OPENDIR.get() else {
-        missing();
-        return core::ptr::null_mut();
-    };
+#[inline]
+fn open_directory(call: impl Fn() -> *mut c_void) -> *mut c_void {
     let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let stream = retry_when_full(|| unsafe { real(path) });
+    let stream = retry_when_full(call);
     born_within(number_of_directory(stream), OpenCall::Opendir, since);
     stream
 }
 
-/// A function that creates a file with a unique name and returns its number.
-macro_rules! makes_temporary {
-    ($real:ident, $name:literal, fn $function:ident($($argument:ident: $type:ty),*)) => {
-        static $real: Real<unsafe extern "C" fn($($type),*) -> c_int> =
-            // SAFETY: the type matches the manual page.
-            unsafe { Real::new($name) };
-
-        // SAFETY: interposed on purpose; the type matches the manual page.
-        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-        unsafe extern "C" fn $function($($argument: $type),*) -> c_int {
-            let Some(real) = $real.get() else {
-                return missing();
-            };
-            let since = now();
-            // SAFETY: passes on the caller's arguments.
-            let fd = retry_when_full(|| unsafe { real($($argument),*) });
-            born_within(fd, OpenCall::Mkstemp, since);
-            fd
-        }
-    };
+/// The old descriptor is closed first, even if no new one can be opened.
+#[inline]
+fn reopen(call: impl Fn() -> *mut c_void, stream: *mut c_void) -> *mut c_void {
+    let before = number_of_stream(stream);
+    let buried = close::stream(before);
+    let ending = ending(before);
+    let since = now();
+    let result = call();
+    ended(before, ending, 0);
+    if number_of_stream(result) == before {
+        buried.reused();
+    } else {
+        buried.over();
+    }
+    born_within(number_of_stream(result), OpenCall::Freopen, since);
+    result
 }
-
-makes_temporary! { MKSTEMP, c"mkstemp", fn mkstemp(template: *mut c_char) }
-makes_temporary! { MKSTEMP64, c"mkstemp64", fn mkstemp64(template: *mut c_char) }
-makes_temporary! { MKOSTEMP, c"mkostemp", fn mkostemp(template: *mut c_char, flags: c_int) }
-makes_temporary! { MKOSTEMP64, c"mkostemp64", fn mkostemp64(template: *mut c_char, flags: c_int) }
-makes_temporary! { MKSTEMPS, c"mkstemps", fn mkstemps(template: *mut c_char, suffix: c_int) }
-makes_temporary! { MKSTEMPS64, c"mkstemps64", fn mkstemps64(template: *mut c_char, suffix: c_int) }
-makes_temporary! { MKOSTEMPS, c"mkostemps", fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) }
-makes_temporary! { MKOSTEMPS64, c"mkostemps64", fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) }

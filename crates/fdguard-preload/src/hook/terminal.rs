@@ -6,70 +6,25 @@ use core::ffi::{c_char, c_int, c_void};
 
 use fdguard_wire::OpenCall;
 
-use super::{missing, retry_when_full};
+use super::opens;
+use super::retry::{open_within, retry_when_full};
 use crate::children::started;
-use crate::real::Real;
 use crate::record::{born_within, now};
 
-// SAFETY: the type matches the manual page.
-static POSIX_OPENPT: Real<unsafe extern "C" fn(c_int) -> c_int> =
-    unsafe { Real::new(c"posix_openpt") };
+opens! { POSIX_OPENPT, c"posix_openpt",
+fn posix_openpt(flags: c_int) -> c_int, |call| open_within(call, OpenCall::Openpt) }
+opens! { GETPT, c"getpt", fn getpt() -> c_int, |call| open_within(call, OpenCall::Openpt) }
+opens! { OPENPTY, c"openpty",
+fn openpty(master: *mut c_int, slave: *mut c_int, name: *mut c_char, modes: *const c_void, size: *const c_void) -> c_int,
+|call| open_pair(call, master, slave) }
+opens! { FORKPTY, c"forkpty",
+fn forkpty(master: *mut c_int, name: *mut c_char, modes: *const c_void, size: *const c_void) -> c_int,
+|call| fork(call, master) }
 
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn posix_openpt(flags: c_int) -> c_int {
-    let Some(real) = POSIX_OPENPT.get() else {
-        return missing();
-    };
+#[inline]
+fn open_pair(call: impl Fn() -> c_int, master: *mut c_int, slave: *mut c_int) -> c_int {
     let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real(flags) });
-    born_within(fd, OpenCall::Openpt, since);
-    fd
-}
-
-// SAFETY: the type matches the manual page.
-static GETPT: Real<unsafe extern "C" fn() -> c_int> = unsafe { Real::new(c"getpt") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn getpt() -> c_int {
-    let Some(real) = GETPT.get() else {
-        return missing();
-    };
-    let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let fd = retry_when_full(|| unsafe { real() });
-    born_within(fd, OpenCall::Openpt, since);
-    fd
-}
-
-// SAFETY: the type matches the manual page.
-static OPENPTY: Real<
-    unsafe extern "C" fn(
-        *mut c_int,
-        *mut c_int,
-        *mut c_char,
-        *const c_void,
-        *const c_void,
-    ) -> c_int,
-> = unsafe { Real::new(c"openpty") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn openpty(
-    master: *mut c_int,
-    slave: *mut c_int,
-    name: *mut c_char,
-    modes: *const c_void,
-    size: *const c_void,
-) -> c_int {
-    let Some(real) = OPENPTY.get() else {
-        return missing();
-    };
-    let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(master, slave, name, modes, size) });
+    let result = retry_when_full(call);
     if result == 0 {
         // SAFETY: the call succeeded, so it wrote the number.
         born_within(unsafe { master.read() }, OpenCall::Openpty, since);
@@ -79,25 +34,10 @@ unsafe extern "C" fn openpty(
     result
 }
 
-// SAFETY: the type matches the manual page.
-static FORKPTY: Real<
-    unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int,
-> = unsafe { Real::new(c"forkpty") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn forkpty(
-    master: *mut c_int,
-    name: *mut c_char,
-    modes: *const c_void,
-    size: *const c_void,
-) -> c_int {
-    let Some(real) = FORKPTY.get() else {
-        return missing();
-    };
+#[inline]
+fn fork(call: impl Fn() -> c_int, master: *mut c_int) -> c_int {
     let since = now();
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(master, name, modes, size) });
+    let result = retry_when_full(call);
     // In the child it is already closed.
     if result > 0 {
         // SAFETY: the call succeeded, so it wrote the number.

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use fdguard_wire::{FdCall, OpenCall};
 
-use super::{missing, on_descriptor, retry_when_full};
+use super::{missing, on_descriptor, opens, retry_when_full};
 use crate::call;
 use crate::inflight::NOTED;
 use crate::protect::{self, answer};
@@ -234,49 +234,19 @@ fn epoll_pwait(fd: c_int, events: *mut c_void, most: c_int, timeout: c_int, mask
 on_descriptor! { EPOLL_PWAIT2, c"epoll_pwait2", waits(most),
 fn epoll_pwait2(fd: c_int, events: *mut c_void, most: c_int, timeout: *const c_void, mask: *const c_void) -> c_int }
 
-// SAFETY: the type matches the manual page.
-static ACCEPT: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint) -> c_int> =
-    unsafe { Real::new(c"accept") };
+opens! { ACCEPT, c"accept",
+fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint) -> c_int, |call| connection(call, fd) }
+opens! { ACCEPT4, c"accept4",
+fn accept4(fd: c_int, address: *mut c_void, length: *mut c_uint, flags: c_int) -> c_int, |call| connection(call, fd) }
 
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint) -> c_int {
-    let Some(real) = ACCEPT.get() else {
-        return missing();
-    };
+#[inline]
+fn connection(accept: impl Fn() -> c_int, fd: c_int) -> c_int {
     let call = call::enter(fd, FdCall::Accept);
     if answer::is_put_off(fd) {
         call.refuse();
         return -1;
     }
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(fd, address, length) });
-    call.end(result < 0);
-    born_from(result, OpenCall::Accept, fd)
-}
-
-// SAFETY: the type matches the manual page.
-static ACCEPT4: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint, c_int) -> c_int> =
-    unsafe { Real::new(c"accept4") };
-
-// SAFETY: interposed on purpose; the type matches the manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn accept4(
-    fd: c_int,
-    address: *mut c_void,
-    length: *mut c_uint,
-    flags: c_int,
-) -> c_int {
-    let Some(real) = ACCEPT4.get() else {
-        return missing();
-    };
-    let call = call::enter(fd, FdCall::Accept);
-    if answer::is_put_off(fd) {
-        call.refuse();
-        return -1;
-    }
-    // SAFETY: passes on the caller's arguments.
-    let result = retry_when_full(|| unsafe { real(fd, address, length, flags) });
+    let result = retry_when_full(accept);
     call.end(result < 0);
     born_from(result, OpenCall::Accept, fd)
 }

@@ -1,12 +1,12 @@
-//! Builds one descriptor from the kernel's data: pure.
+//! Classifies one descriptor: what the kernel showed becomes class, target and detail. Pure.
 
-use fdguard_core::detail::{
-    Eventpoll, FileDetail, Memfd, OtherDetail, Pidfd, PipeDetail, PipeEnd, PtyDetail, Signalfd,
-    SocketDetail, WatcherDetail,
-};
-use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
+use fdguard_core::detail::{FileDetail, Memfd, PipeDetail, PipeEnd, PtyDetail};
+use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, OpenFlags, Text};
 
-use crate::parse::fdinfo::{Fdinfo, PidfdTarget};
+use super::socket_entry::SocketDescription;
+use crate::anonymous;
+use crate::fdinfo_detail;
+use fdguard_proc::fdinfo::{EpollTarget, Fdinfo};
 
 /// `statx` of the file behind a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,250 +30,191 @@ const S_IFBLK: u16 = 0o060_000;
 const S_IFIFO: u16 = 0o010_000;
 const S_IFLNK: u16 = 0o120_000;
 
+/// One descriptor as the kernel showed it at one moment: all of it belongs to one file. It borrows
+/// from the buffers of a reader, or from a record of the kernel walk.
+pub(super) struct RawEntry<'a> {
+    pub(super) fd: Fd,
+    pub(super) info: &'a Fdinfo<'a>,
+    pub(super) file: RawFile<'a>,
+}
+
+/// The file behind a number, by its link or its mount.
+pub(super) enum RawFile<'a> {
+    Socket(u64),
+    Pipe(u64),
+    /// An anonymous inode, whose class its name or its fdinfo gave.
+    Anonymous(Class),
+    /// A POSIX message queue, by its name.
+    Queue(&'a [u8], Option<FileStat>),
+    /// Without its own class, kept by its raw name: a `name:[inode]`, or the whole text.
+    Other {
+        name: &'a [u8],
+        text: &'a [u8],
+    },
+    /// `marked` is the kernel's deletion mark, already removed from the path.
+    Path {
+        path: &'a [u8],
+        marked: bool,
+        stat: Option<FileStat>,
+    },
+}
+
+/// A descriptor as the files of its own process describe it.
+#[derive(Debug)]
+pub(super) enum ClassifiedEntry {
+    Entry(FdEntry),
+    /// With what it has registered: which of it is stale only the whole table shows.
+    Epoll(FdEntry, Vec<EpollTarget>),
+    Socket(UnresolvedSocket),
+}
+
+/// A socket by its inode. Its class, and thus an entry, only its network namespace can give.
+#[derive(Clone, Debug)]
+pub(super) struct UnresolvedSocket {
+    pub(super) fd: Fd,
+    pub(super) id: FileId,
+    mode: Option<Mode>,
+    cloexec: Option<bool>,
+    flags: Option<OpenFlags>,
+}
+
+impl RawEntry<'_> {
+    /// Class, target and detail.
+    pub(super) fn classify(self) -> ClassifiedEntry {
+        let Self { fd, info, file } = self;
+        let entry = |class, target, detail| entry(fd, info, class, target, detail);
+        let known = |ino| FileId {
+            mnt: info.mnt.unwrap_or(0),
+            ino,
+        };
+        ClassifiedEntry::Entry(match file {
+            RawFile::Socket(ino) => {
+                return ClassifiedEntry::Socket(UnresolvedSocket {
+                    fd,
+                    id: known(ino),
+                    mode: fdinfo_detail::mode(info),
+                    cloexec: info.cloexec(),
+                    flags: fdinfo_detail::open_flags(info),
+                });
+            }
+            RawFile::Anonymous(class) => {
+                let detail = anonymous::detail(&class, info);
+                let is_epoll = class == Class::Eventpoll;
+                let target = anonymous::target(&class, &detail);
+                let entry = entry(class, target, detail);
+                if is_epoll {
+                    return ClassifiedEntry::Epoll(entry, info.epoll_targets().collect());
+                }
+                entry
+            }
+            RawFile::Pipe(ino) => FdEntry {
+                id: Some(known(ino)),
+                ..entry(
+                    Class::Pipe,
+                    Text::from(format!("pipe:[{ino}]")),
+                    pipe(info, None),
+                )
+            },
+            RawFile::Queue(name, stat) => FdEntry {
+                deleted: stat.is_some_and(|stat| stat.links == 0),
+                ..entry(
+                    Class::Other("mqueue".into()),
+                    Text::from(name),
+                    anonymous::fields(info),
+                )
+            },
+            RawFile::Other { name, text } => {
+                let class = Class::Other(String::from_utf8_lossy(name).into());
+                entry(class, Text::from(text), anonymous::fields(info))
+            }
+            RawFile::Path { path, marked, stat } => by_path(fd, info, path, marked, stat.as_ref()),
+        })
+    }
+}
+
+impl UnresolvedSocket {
+    /// The entry, once its class is known.
+    pub(super) fn resolve(self, known: SocketDescription) -> FdEntry {
+        FdEntry {
+            fd: self.fd,
+            class: known.class,
+            target: known.target,
+            mode: self.mode,
+            cloexec: self.cloexec,
+            deleted: false,
+            detail: known.detail,
+            id: Some(self.id),
+            shared_with: Vec::new(),
+            shared_more: 0,
+            flags: self.flags,
+        }
+    }
+}
+
 fn entry(fd: Fd, info: &Fdinfo<'_>, class: Class, target: Text, detail: Detail) -> FdEntry {
     FdEntry {
         fd,
         class,
         target,
-        mode: info.mode(),
+        mode: fdinfo_detail::mode(info),
         cloexec: info.cloexec(),
         deleted: false,
         detail,
         id: info.mnt.zip(info.ino).map(|(mnt, ino)| FileId { mnt, ino }),
         shared_with: Vec::new(),
         shared_more: 0,
-        flags: info.open_flags(),
+        flags: fdinfo_detail::open_flags(info),
     }
 }
 
-/// A socket before the socket tables were queried.
-pub(super) fn socket(fd: Fd, info: &Fdinfo<'_>, ino: u64) -> FdEntry {
-    let target = Text::from(format!("socket:[{ino}]"));
-    let mut entry = entry(
-        fd,
-        info,
-        Class::Unix,
-        target,
-        Detail::Socket(SocketDetail::default()),
-    );
-    entry.id = Some(FileId {
-        mnt: info.mnt.unwrap_or(0),
-        ino,
-    });
-    entry
-}
-
-/// One end of an anonymous pipe.
-pub(super) fn pipe(fd: Fd, info: &Fdinfo<'_>, ino: u64) -> FdEntry {
-    let detail = Detail::Pipe(Box::new(PipeDetail {
-        end: pipe_end(info.mode()),
-        peer: None,
-        peer_more: 0,
-        path: None,
-    }));
-    let mut entry = entry(
-        fd,
-        info,
-        Class::Pipe,
-        Text::from(format!("pipe:[{ino}]")),
-        detail,
-    );
-    entry.id = Some(FileId {
-        mnt: info.mnt.unwrap_or(0),
-        ino,
-    });
-    entry
-}
-
-fn pipe_end(mode: Option<Mode>) -> Option<PipeEnd> {
-    match mode? {
+/// One end of a pipe.
+fn pipe(info: &Fdinfo<'_>, path: Option<Text>) -> Detail {
+    let end = fdinfo_detail::mode(info).and_then(|mode| match mode {
         Mode::Read => Some(PipeEnd::Read),
         Mode::Write => Some(PipeEnd::Write),
         Mode::ReadWrite => Some(PipeEnd::Both),
         Mode::Path => None,
-    }
+    });
+    Detail::Pipe(Box::new(PipeDetail {
+        end,
+        peer: None,
+        peer_more: 0,
+        path,
+    }))
 }
 
-/// The class, if the first line after the common ones reveals it, so that the link need not be
-/// read.
-pub(super) fn anonymous_by_info(info: &Fdinfo<'_>) -> Option<Class> {
-    let starts = |prefix: &[u8]| info.rest.starts_with(prefix);
-    if starts(b"eventfd-count:") {
-        Some(Class::Eventfd)
-    } else if starts(b"tfd:") {
-        Some(Class::Eventpoll)
-    } else if starts(b"clockid:") {
-        Some(Class::Timerfd)
-    } else if starts(b"sigmask:") {
-        Some(Class::Signalfd)
-    } else if starts(b"Pid:") {
-        Some(Class::Pidfd)
-    } else if starts(b"inotify wd:") {
-        Some(Class::Inotify)
-    } else {
-        None
-    }
-}
-
-/// The class of an anonymous inode by its raw name.
-pub(super) fn anonymous_class(name: &[u8]) -> Class {
-    match name {
-        b"[eventpoll]" => Class::Eventpoll,
-        b"[eventfd]" => Class::Eventfd,
-        b"[timerfd]" => Class::Timerfd,
-        b"[signalfd]" => Class::Signalfd,
-        b"inotify" => Class::Inotify,
-        b"[fanotify]" => Class::Fanotify,
-        b"[pidfd]" => Class::Pidfd,
-        b"[io_uring]" => Class::IoUring,
-        b"[perf_event]" => Class::PerfEvent,
-        b"bpf-map" => Class::BpfMap,
-        b"bpf-prog" => Class::BpfProg,
-        b"bpf_link" | b"bpf-link" => Class::BpfLink,
-        b"[userfaultfd]" => Class::Userfaultfd,
-        raw => Class::Other(String::from_utf8_lossy(raw).into()),
-    }
-}
-
-/// Whether fdinfo can belong to this class: a number that was reused between two reads shows here.
-pub(super) fn agrees(class: &Class, info: &Fdinfo<'_>) -> bool {
-    match class {
-        Class::Eventfd | Class::Timerfd | Class::Signalfd | Class::Pidfd => {
-            anonymous_by_info(info).as_ref() == Some(class)
-        }
-        Class::Eventpoll | Class::Inotify => {
-            info.rest.is_empty() || anonymous_by_info(info).as_ref() == Some(class)
-        }
-        _ => anonymous_by_info(info).is_none(),
-    }
-}
-
-/// A descriptor on an anonymous inode.
-pub(super) fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> FdEntry {
-    let mut target = match &class {
-        Class::Other(raw) => Text::from(format!("anon_inode:{raw}")),
-        known => Text::from(known.to_string()),
-    };
-    let detail = match &class {
-        Class::Eventfd => Detail::Eventfd(info.eventfd()),
-        Class::Timerfd => Detail::Timerfd(Box::new(info.timerfd())),
-        Class::Signalfd => Detail::Signalfd(Signalfd {
-            signals: info.signals(),
-        }),
-        Class::Inotify | Class::Fanotify => Detail::Watcher(WatcherDetail {
-            watches: info.watches(),
-            inodes: info.watched(),
-        }),
-        Class::IoUring => Detail::IoUring(info.io_uring()),
-        Class::Eventpoll => {
-            let targets: Vec<Fd> = info.epoll_targets().map(|target| target.fd).collect();
-            Detail::Eventpoll(Box::new(Eventpoll {
-                watching: targets.len() as u64,
-                // Filled in by the code that sees the whole table.
-                ghosts: None,
-                targets,
-                ghost_fds: Vec::new(),
-            }))
-        }
-        Class::Pidfd => {
-            let pidfd = pidfd(info);
-            target = Text::from(
-                pidfd
-                    .pid
-                    .map_or_else(|| "pid ?".to_owned(), |pid| format!("pid {pid}")),
-            );
-            Detail::Pidfd(pidfd)
-        }
-        _ => Detail::Fields(fields(info)),
-    };
-    entry(fd, info, class, target, detail)
-}
-
-fn pidfd(info: &Fdinfo<'_>) -> Pidfd {
-    match info.pidfd() {
-        Some(PidfdTarget::Pid(pid)) => Pidfd {
-            pid: Some(pid),
-            alive: None,
-            command: None,
-        },
-        Some(PidfdTarget::Gone) => Pidfd {
-            pid: None,
-            alive: Some(false),
-            command: None,
-        },
-        Some(PidfdTarget::Foreign) | None => Pidfd::default(),
-    }
-}
-
-fn fields(info: &Fdinfo<'_>) -> OtherDetail {
-    let fields = info
-        .fields()
-        .map(|(key, value)| (String::from_utf8_lossy(key).into_owned(), Text::from(value)))
-        .collect();
-    OtherDetail { fields }
-}
-
-/// A descriptor without its own class, kept by its raw name: a `name:[inode]`, or the whole text.
-pub(super) fn other(fd: Fd, info: &Fdinfo<'_>, name: &[u8], text: &[u8]) -> FdEntry {
-    let class = Class::Other(String::from_utf8_lossy(name).into());
-    entry(
-        fd,
-        info,
-        class,
-        Text::from(text),
-        Detail::Fields(fields(info)),
-    )
-}
-
-/// A POSIX message queue, by its name.
-pub(super) fn queue(fd: Fd, info: &Fdinfo<'_>, name: &[u8], stat: Option<&FileStat>) -> FdEntry {
-    let class = Class::Other("mqueue".into());
-    let detail = Detail::Fields(fields(info));
-    FdEntry {
-        deleted: stat.is_some_and(|stat| stat.links == 0),
-        ..entry(fd, info, class, Text::from(name), detail)
-    }
-}
-
-/// A descriptor whose link is a path. `marked` is the kernel's deletion mark, already removed.
-pub(super) fn path(
+/// A descriptor whose link is a path.
+fn by_path(
     fd: Fd,
     info: &Fdinfo<'_>,
     path: &[u8],
     marked: bool,
     stat: Option<&FileStat>,
 ) -> FdEntry {
-    let deleted = match stat {
-        Some(stat) => stat.links == 0,
-        None => marked,
-    };
+    let deleted = stat.map_or(marked, |stat| stat.links == 0);
     if marked
         && deleted
         && let Some(name) = path.strip_prefix(b"/memfd:")
     {
-        let size = stat.map(|stat| stat.size);
+        let name = Text::from(name);
         let detail = Detail::Memfd(Memfd {
-            name: Text::from(name),
-            size,
+            name: name.clone(),
+            size: stat.map(|stat| stat.size),
         });
-        return entry(fd, info, Class::Memfd, Text::from(name), detail);
+        return entry(fd, info, Class::Memfd, name, detail);
     }
     if marked && path == b"/secretmem" {
         let class = Class::Other("secretmem".into());
-        return entry(
-            fd,
-            info,
-            class,
-            Text::from("secretmem"),
-            Detail::Fields(fields(info)),
-        );
+        let detail = anonymous::fields(info);
+        return entry(fd, info, class, Text::from("secretmem"), detail);
     }
     let path = Text::from(path);
     let class = path_class(info, stat, deleted);
     let detail = path_detail(info, &class, &path, stat);
-    let mut entry = entry(fd, info, class, path, detail);
-    entry.deleted = deleted;
-    entry
+    FdEntry {
+        deleted,
+        ..entry(fd, info, class, path, detail)
+    }
 }
 
 fn path_class(info: &Fdinfo<'_>, stat: Option<&FileStat>, deleted: bool) -> Class {
@@ -309,13 +250,8 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
             path: path.clone(),
             ..PtyDetail::default()
         })),
-        Class::Fifo => Detail::Pipe(Box::new(PipeDetail {
-            end: pipe_end(info.mode()),
-            peer: None,
-            peer_more: 0,
-            path: Some(path.clone()),
-        })),
-        Class::Other(_) => Detail::Fields(fields(info)),
+        Class::Fifo => pipe(info, Some(path.clone())),
+        Class::Other(_) => anonymous::fields(info),
         _ => {
             let device = matches!(class, Class::Chardev | Class::Blockdev | Class::Tty);
             Detail::File(Box::new(FileDetail {
@@ -325,7 +261,7 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
                     .filter(|stat| stat.mode & S_IFMT == S_IFREG)
                     .map(|stat| stat.size),
                 links: stat.map(|stat| stat.links),
-                locks: info.locks(),
+                locks: fdinfo_detail::locks(info),
                 device: stat
                     .filter(|_| device)
                     .map(|stat| format!("{}:{}", stat.rdev.0, stat.rdev.1)),
@@ -340,8 +276,8 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
 mod tests {
     use fdguard_core::Class;
 
-    use super::{FileStat, agrees, anonymous_class, path};
-    use crate::parse::fdinfo::Fdinfo;
+    use super::{FileStat, by_path};
+    use fdguard_proc::fdinfo::Fdinfo;
 
     const PLAIN: FileStat = FileStat {
         mode: 0o100_644,
@@ -355,11 +291,11 @@ mod tests {
     #[test]
     fn deleted_is_told_by_the_link_count_not_by_the_text() {
         let info = Fdinfo::parse(b"pos:\t0\nflags:\t02\nmnt_id:\t1\nino:\t9\n");
-        let renamed = path(3, &info, b"/tmp/foo", true, Some(&PLAIN));
+        let renamed = by_path(3, &info, b"/tmp/foo", true, Some(&PLAIN));
         assert_eq!(renamed.class, Class::Regular);
         assert_eq!(renamed.target.as_bytes(), b"/tmp/foo");
         assert!(!renamed.deleted);
-        let gone = path(
+        let gone = by_path(
             3,
             &info,
             b"/tmp/foo",
@@ -374,20 +310,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_number_does_not_agree() {
-        let timer = Fdinfo::parse(b"pos:\t0\nflags:\t02\nclockid: 1\n");
-        assert!(agrees(&Class::Timerfd, &timer));
-        assert!(!agrees(&Class::Eventfd, &timer));
-        assert!(!agrees(&anonymous_class(b"[fscontext]"), &timer));
-        let empty = Fdinfo::parse(b"pos:\t0\nflags:\t02\n");
-        assert!(agrees(&Class::Eventpoll, &empty));
-        assert!(!agrees(&Class::Eventfd, &empty));
-    }
-
-    #[test]
     fn memory_files_and_devices() {
         let info = Fdinfo::parse(b"pos:\t0\nflags:\t02\nmnt_id:\t1\nino:\t9\ntty-index:\t4\n");
-        let memory = path(
+        let memory = by_path(
             3,
             &info,
             b"/memfd:hi",
@@ -396,7 +321,7 @@ mod tests {
         );
         assert_eq!((memory.class, memory.deleted), (Class::Memfd, false));
         let device = |rdev| {
-            path(
+            by_path(
                 3,
                 &info,
                 b"/dev/x",
@@ -421,7 +346,7 @@ mod tests {
             rdev: (1, 3),
             ..PLAIN
         };
-        let of = |info| path(3, info, b"/dev/null", false, Some(&null)).class;
+        let of = |info| by_path(3, info, b"/dev/null", false, Some(&null)).class;
         assert_eq!(of(&kept), Class::of_fdguard(), "what protection keeps");
         let plain = Fdinfo {
             flags: Some(0o12_000_000),

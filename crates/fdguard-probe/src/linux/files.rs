@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 
-use crate::parse::ascii::decimal;
+use fdguard_proc::ascii::decimal;
 
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 const MQUEUE_MAGIC: i64 = 0x1980_0202;
@@ -155,15 +155,6 @@ pub(super) fn is_procfs(dir: impl AsFd) -> bool {
 /// Whether a file is a POSIX message queue.
 pub(super) fn is_mqueue(file: impl AsFd) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type == MQUEUE_MAGIC)
-}
-
-/// The line `btime` of `/proc/stat`.
-pub(super) fn boot_time(proc: impl AsFd) -> Option<i64> {
-    let stat = read(proc, c"stat").ok()?;
-    let line = stat
-        .split(|byte| *byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"btime "))?;
-    i64::try_from(decimal(line)?).ok()
 }
 
 /// Whether an error means that the thing is gone.

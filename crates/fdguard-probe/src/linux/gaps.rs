@@ -1,13 +1,14 @@
 //! The gaps that reading a process can leave, each with its remedy.
 
+use fdguard_core::units::counted;
 use fdguard_core::{Class, Detail, Gap, Pid};
 
-use super::peers::Holdings;
-use super::table::Table;
+use super::search::Holdings;
+use super::table::TableDraft;
 
-pub(super) fn table_gaps(table: &Table) -> Vec<Gap> {
+pub(super) fn table_gaps(table: &TableDraft) -> Vec<Gap> {
     let mut gaps = Vec::new();
-    if table.denied > 0 && !table.entries.is_empty() {
+    if table.denied > 0 && !table.is_empty() {
         let what = format!("{} descriptors", table.denied);
         gaps.push(Gap::new(
             what,
@@ -64,14 +65,14 @@ pub(super) fn unlisted_gaps(unasked: u64, foreign: u64) -> Vec<Gap> {
     let mut gaps = Vec::new();
     if unasked > 0 {
         gaps.push(Gap::new(
-            format!("states and addresses of {}", sockets(unasked)),
+            format!("states and addresses of {}", counted(unasked, "socket")),
             "not in the tables of the process's network namespace: unbound, or from another namespace; the descriptor itself could not be queried",
             "run as root (CAP_SYS_PTRACE)",
         ));
     }
     if foreign > 0 {
         gaps.push(Gap::new(
-            format!("queues and peers of {}", sockets(foreign)),
+            format!("queues and peers of {}", counted(foreign, "socket")),
             "they belong to a different network namespace than the process",
             "run as root (CAP_NET_ADMIN and CAP_SYS_ADMIN) to query that namespace",
         ));
@@ -79,14 +80,7 @@ pub(super) fn unlisted_gaps(unasked: u64, foreign: u64) -> Vec<Gap> {
     gaps
 }
 
-fn sockets(count: u64) -> String {
-    if count == 1 {
-        return "1 socket".to_owned();
-    }
-    format!("{count} sockets")
-}
-
-pub(super) fn peers_gap(holdings: &Holdings, table: &Table) -> Option<Gap> {
+pub(super) fn peers_gap(holdings: &Holdings, table: &TableDraft) -> Option<Gap> {
     let open_question = table.entries.iter().any(|entry| match &entry.detail {
         Detail::Pipe(pipe) => entry.class == Class::Pipe && pipe.peer.is_none(),
         Detail::Unix(unix) => unix
@@ -96,11 +90,7 @@ pub(super) fn peers_gap(holdings: &Holdings, table: &Table) -> Option<Gap> {
         _ => false,
     });
     let count = holdings.unread;
-    let processes = if count == 1 {
-        "1 process".to_owned()
-    } else {
-        format!("{count} processes")
-    };
+    let processes = counted(count, "process");
     let why = format!("permission denied for {processes}: owned by another user, or protected");
     let remedy = "run as root; processes that even root cannot read stay unknown";
     let what = "the other end of some pipes and sockets";

@@ -8,16 +8,17 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use fdguard_core::detail::FileLock;
 use fdguard_core::{Fd, Gap, Mode, Pid, Text};
+use fdguard_proc::fdinfo::Fdinfo;
+use fdguard_proc::link::Link;
+use fdguard_proc::locks::{self, HeldLock};
+use fdguard_proc::maps;
+use fdguard_proc::stat::ProcStat;
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
 use super::{Probe, files, gaps};
 use crate::Error;
-use crate::parse::fdinfo::Fdinfo;
-use crate::parse::link::Link;
-use crate::parse::locks::{self, HeldLock};
-use crate::parse::maps;
-use crate::parse::stat::ProcStat;
+use crate::fdinfo_detail;
 
 /// A file to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,11 +218,11 @@ impl One<'_> {
         let id = stat.map(|stat| (stat.st_dev, stat.st_ino));
         let by = HoldKind::Descriptor {
             fd,
-            mode: info.mode(),
+            mode: fdinfo_detail::mode(&info),
         };
         if let Some((which, current)) = self.recognise(path, id) {
             let named = self.sought[which].path == path;
-            self.take(which, by, (current, named), id, info.locks());
+            self.take(which, by, (current, named), id, fdinfo_detail::locks(&info));
         }
     }
 

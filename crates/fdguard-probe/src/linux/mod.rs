@@ -6,37 +6,34 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use fdguard_core::{Gap, Pid};
+use fdguard_proc::mountinfo;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use crate::Error;
-use crate::parse::mountinfo;
 
 mod borrow;
-mod bpf;
 mod cache;
 mod ceilings;
 mod classify;
-mod devices;
-mod draft;
-mod epoll;
 mod files;
 mod foreign_netns;
 mod gaps;
 pub mod holders;
 mod kernel;
 mod mounts;
-mod netns;
-mod peers;
+mod pass;
 mod process;
 pub mod radar;
 mod reader;
 mod rlimit;
+mod search;
 mod select;
 pub mod snapshot;
 mod socket;
 mod socket_entry;
 pub mod socket_holders;
+mod socket_names;
 mod socket_query;
 mod table;
 pub mod watcher;
@@ -120,6 +117,7 @@ impl Probe {
             mine = vec![files::number_of(&self.proc), files::number_of(base)];
             mine.extend(self.own.as_deref().map(files::number_of));
         }
-        table::TableDir::open(base.as_fd(), self.own.clone(), self.mounts.clone(), &mine)
+        let (own, mounts) = (self.own.clone(), self.mounts.clone());
+        table::TableDir::open(pid, base.as_fd(), own, mounts, &mine)
     }
 }

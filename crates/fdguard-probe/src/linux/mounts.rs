@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use crate::parse::mountinfo;
+use fdguard_proc::mountinfo::{self, MountEntry};
 
 /// What kind of pseudo file system a mount is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,10 @@ impl Mounts {
     /// With the local mounts of fdguard's namespace, from its mountinfo.
     pub(super) fn parse(mountinfo: &[u8]) -> Self {
         Self {
-            local: mountinfo::local_mounts(mountinfo).collect(),
+            local: mountinfo::mounts(mountinfo)
+                .filter(MountEntry::is_local)
+                .map(|mount| mount.id)
+                .collect(),
             devices: mountinfo::devices(mountinfo).collect(),
             ..Self::default()
         }

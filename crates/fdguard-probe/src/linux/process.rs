@@ -1,18 +1,17 @@
-//! A process and its children.
+//! A process: its small files, and how to find it.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fdguard_core::snapshot::{Cohort, Limits, Process};
+use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::{Pid, Text};
+use fdguard_proc::{cgroup, cmdline, limits, stat::ProcStat, status::ProcStatus, system_stat};
 use jiff::Timestamp;
 use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::{Probe, files, rlimit};
 use crate::Error;
-use crate::parse::ascii::{decimal, words};
-use crate::parse::{cgroup, limits, stat::ProcStat, status::ProcStatus};
 
 /// Clock ticks in a second: fixed by the kernel's interface on every supported platform.
 const TICKS: i64 = 100;
@@ -23,23 +22,6 @@ pub(super) struct Basics {
     pub(super) process: Process,
     pub(super) limits: Limits,
     pub(super) table_size: Option<u64>,
-}
-
-/// A child by its command, and whether it is a zombie.
-pub(super) type Child = (Text, bool);
-
-/// The children of every process.
-pub(super) type Families = HashMap<Pid, Vec<Child>>;
-
-impl Basics {
-    /// Adds the children, if they are known.
-    pub(super) fn adopt(&mut self, children: Option<Vec<Child>>) {
-        let Some(children) = children else { return };
-        let zombies = children.iter().filter(|(_, zombie)| *zombie).count();
-        self.process.children = Some(children.len() as u64);
-        self.process.zombies = Some(zombies as u64);
-        self.process.cohorts = cohorts(children);
-    }
 }
 
 impl Probe {
@@ -81,7 +63,7 @@ impl Probe {
             comm: Text::from(stat.comm),
             exe: files::read_link(base, c"exe").ok().map(Text::from),
             cmdline: files::read(base, c"cmdline")
-                .map(|bytes| arguments(&bytes))
+                .map(|bytes| cmdline::arguments(&bytes).map(Text::from).collect())
                 .unwrap_or_default(),
             uid: status.uid,
             ppid: Some(stat.ppid),
@@ -117,68 +99,21 @@ impl Probe {
         };
         match by_call {
             Some(limits) => Ok(limits),
-            None => files::read_into(base, path, buffer).map(limits::open_files),
+            None => files::read_into(base, path, buffer).map(|text| {
+                let (soft, hard) = limits::open_files(text);
+                Limits { soft, hard }
+            }),
         }
     }
 
     pub(super) fn start_time(&self, ticks: u64) -> Option<Timestamp> {
         let ticks = i64::try_from(ticks).ok()?;
-        let milliseconds = (*self.boot.get_or_init(|| files::boot_time(&self.proc)))?
-            .checked_mul(1000)?
-            .checked_add(ticks.checked_mul(1000 / TICKS)?)?;
+        let milliseconds = (*self
+            .boot
+            .get_or_init(|| system_stat::boot_time(&files::read(&self.proc, c"stat").ok()?)))?
+        .checked_mul(1000)?
+        .checked_add(ticks.checked_mul(1000 / TICKS)?)?;
         Timestamp::from_millisecond(milliseconds).ok()
-    }
-
-    /// The children of one process by its threads' own lists; absent on kernels without them.
-    pub(super) fn children(&self, pid: Pid, start_ticks: Option<u64>) -> Option<Vec<Child>> {
-        let tasks = files::open_dir_at(&self.proc, format!("{pid}/task")).ok()?;
-        let mut found = Vec::new();
-        for task in files::numbers(tasks.as_fd()).ok()? {
-            let list = match files::read(&tasks, format!("{task}/children")) {
-                Ok(list) => list,
-                // A thread that exited has left its children to another one.
-                Err(error) if files::is_gone(error) && task_exists(tasks.as_fd(), task) => {
-                    return None;
-                }
-                Err(_) => continue,
-            };
-            let pids = words(&list).filter_map(decimal);
-            found.extend(pids.filter_map(|child| self.name_and_state(child)));
-        }
-        // Children of another process are not an answer: the pid may have been reused since.
-        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        let same = ProcStat::parse(&bytes)?.start_ticks;
-        (Some(same) == start_ticks).then_some(found)
-    }
-
-    fn name_and_state(&self, pid: u64) -> Option<Child> {
-        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        let stat = ProcStat::parse(&bytes)?;
-        Some((Text::from(stat.comm), stat.is_zombie()))
-    }
-
-    /// The children of each process: of those that were read, and by reading each of the others.
-    pub(super) fn families(&self, all: &[Pid], read: &HashMap<Pid, &Process>) -> Families {
-        let mut families = Families::new();
-        let mut buffer = Vec::new();
-        for pid in all {
-            if let Some(process) = read.get(pid) {
-                let child = (process.comm.clone(), false);
-                families
-                    .entry(process.ppid.unwrap_or(0))
-                    .or_default()
-                    .push(child);
-                continue;
-            }
-            let Ok(bytes) = files::read_into(&self.proc, format!("{pid}/stat"), &mut buffer) else {
-                continue;
-            };
-            if let Some(stat) = ProcStat::parse(bytes) {
-                let child = (Text::from(stat.comm), stat.is_zombie());
-                families.entry(stat.ppid).or_default().push(child);
-            }
-        }
-        families
     }
 
     /// Every process, ascending.
@@ -219,7 +154,7 @@ impl Probe {
     fn first_words(&self, pid: Pid) -> impl Iterator<Item = Vec<u8>> {
         let exe = files::read_link(&self.proc, format!("{pid}/exe")).ok();
         let first = files::read(&self.proc, format!("{pid}/cmdline")).ok();
-        let first = first.and_then(|bytes| Some(bytes.split(|byte| *byte == 0).next()?.to_vec()));
+        let first = first.and_then(|bytes| Some(cmdline::arguments(&bytes).next()?.to_vec()));
         exe.into_iter().chain(first)
     }
 
@@ -240,22 +175,6 @@ impl Probe {
         }
         Ok(tree)
     }
-
-    /// Whether the process at this pid is still the one that started then.
-    pub(super) fn is_alive(&self, pid: Pid) -> Option<(bool, Text)> {
-        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
-        let stat = ProcStat::parse(&bytes)?;
-        Some((!stat.is_zombie(), Text::from(stat.comm)))
-    }
-}
-
-fn task_exists(tasks: BorrowedFd<'_>, task: u32) -> bool {
-    rustix::fs::statat(
-        tasks,
-        rustix::path::DecInt::new(task),
-        rustix::fs::AtFlags::empty(),
-    )
-    .is_ok()
 }
 
 /// The error of a file of a process: the process has exited, or the system error.
@@ -271,50 +190,9 @@ fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-fn arguments(bytes: &[u8]) -> Vec<Text> {
-    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
-    if bytes.is_empty() {
-        return Vec::new();
-    }
-    bytes.split(|byte| *byte == 0).map(Text::from).collect()
-}
-
-fn cohorts(children: Vec<(Text, bool)>) -> Vec<Cohort> {
-    let mut groups: HashMap<Text, (u64, u64)> = HashMap::new();
-    for (command, zombie) in children {
-        let group = groups.entry(command).or_default();
-        group.0 += 1;
-        group.1 += u64::from(zombie);
-    }
-    let mut list: Vec<Cohort> = groups
-        .into_iter()
-        .map(|(command, (count, zombies))| Cohort {
-            command,
-            count,
-            zombies,
-        })
-        .collect();
-    list.sort_by(|a, b| {
-        b.count
-            .cmp(&a.count)
-            .then_with(|| a.command.cmp(&b.command))
-    });
-    list
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{arguments, base_name};
-
-    #[test]
-    fn arguments_end_in_a_zero_each() {
-        let words: Vec<_> = arguments(b"python3\0-c\0\0")
-            .iter()
-            .map(|w| w.as_bytes().to_vec())
-            .collect();
-        assert_eq!(words, [&b"python3"[..], b"-c", b""]);
-        assert!(arguments(b"").is_empty());
-    }
+    use super::base_name;
 
     #[test]
     fn the_name_is_what_follows_the_last_slash() {

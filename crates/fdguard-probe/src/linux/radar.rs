@@ -7,13 +7,13 @@ use std::sync::Mutex;
 
 use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::{Gap, Pid, Text};
+use fdguard_proc::{comm, stat::ProcStat, status::ProcStatus};
 use jiff::Timestamp;
 use rustix::io::Errno;
 
 use super::files::Listing;
 use super::{Probe, ceilings, files};
 use crate::Error;
-use crate::parse::{stat::ProcStat, status::ProcStatus};
 use crate::workers;
 
 /// Processes per batch of a worker.
@@ -227,7 +227,7 @@ impl Probe {
     /// Only name and limits, at half the cost.
     fn glance(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let bytes = files::read_into(&self.proc, format!("{}/comm", row.pid), buffer)?;
-        row.comm = Text::from(bytes.strip_suffix(b"\n").unwrap_or(bytes));
+        row.comm = Text::from(comm::name(bytes));
         self.reread_limits(row, buffer)
     }
 

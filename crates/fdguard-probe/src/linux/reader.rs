@@ -2,34 +2,32 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use fdguard_core::{Class, Fd, FdEntry};
+use fdguard_core::Fd;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::path::{Arg, DecInt};
 
-use super::classify::{self, FileStat};
+use super::classify::{ClassifiedEntry, FileStat, RawEntry, RawFile};
 use super::files;
 use super::mounts::Mount;
 use super::table::TableDir;
-use crate::parse::fdinfo::{EpollTarget, Fdinfo};
-use crate::parse::link::Link;
+use crate::anonymous;
+use fdguard_proc::fdinfo::Fdinfo;
+use fdguard_proc::link::Link;
 
 /// A number can be reused between two reads; after this many tries it is reported as unstable.
 const TRIES: usize = 16;
 
-/// The result of one read.
-pub(super) enum ReadState {
-    Entry(FdEntry),
-    Socket(FdEntry),
-    Epoll(FdEntry, Vec<EpollTarget>),
+/// Why a number could not be read.
+pub(super) enum ReadFailure {
     Gone,
     Denied,
     Unstable,
     Trouble(Errno),
 }
 
-impl ReadState {
-    fn failed(error: Errno) -> Self {
+impl From<Errno> for ReadFailure {
+    fn from(error: Errno) -> Self {
         if files::is_denied(error) {
             Self::Denied
         } else if files::is_ours(error) {
@@ -58,19 +56,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one number, again while it is being reused.
-    pub(super) fn read_entry(&mut self, fd: Fd) -> ReadState {
+    pub(super) fn read_entry(&mut self, fd: Fd) -> Result<ClassifiedEntry, ReadFailure> {
         for _ in 0..TRIES {
-            match self.try_look(fd) {
-                Ok(Some(seen)) => return seen,
-                Ok(None) => {}
-                Err(error) => return ReadState::failed(error),
+            if let Some(entry) = self.try_look(fd)? {
+                return Ok(entry);
             }
         }
-        ReadState::Unstable
+        Err(ReadFailure::Unstable)
     }
 
     /// One try; `None` if the number was reused in the middle of it.
-    fn try_look(&mut self, fd: Fd) -> Result<Option<ReadState>, Errno> {
+    fn try_look(&mut self, fd: Fd) -> Result<Option<ClassifiedEntry>, Errno> {
         let mut info_bytes = std::mem::take(&mut self.info);
         let result = match self.read_info(fd, &mut info_bytes) {
             Ok(info) => self.by_info(fd, &info),
@@ -92,25 +88,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn by_info(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<ReadState>, Errno> {
-        match (info.mnt.and_then(|mnt| self.dir.mounts.kind(mnt)), info.ino) {
-            (Some(Mount::Sockets), Some(ino)) => {
-                return Ok(Some(ReadState::Socket(classify::socket(fd, info, ino))));
-            }
-            (Some(Mount::Pipes), Some(ino)) => {
-                return Ok(Some(ReadState::Entry(classify::pipe(fd, info, ino))));
-            }
-            (Some(Mount::Anonymous), _) => {
-                if let Some(class) = classify::anonymous_by_info(info) {
-                    return Ok(Some(anonymous(fd, info, class)));
-                }
-            }
-            _ => {}
+    fn by_info(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<ClassifiedEntry>, Errno> {
+        let file = match (info.mnt.and_then(|mnt| self.dir.mounts.kind(mnt)), info.ino) {
+            (Some(Mount::Sockets), Some(ino)) => Some(RawFile::Socket(ino)),
+            (Some(Mount::Pipes), Some(ino)) => Some(RawFile::Pipe(ino)),
+            (Some(Mount::Anonymous), _) => anonymous::class_by_info(info).map(RawFile::Anonymous),
+            _ => None,
+        };
+        match file {
+            Some(file) => Ok(Some(RawEntry { fd, info, file }.classify())),
+            None => self.by_link(fd, info),
         }
-        self.by_link(fd, info)
     }
 
-    fn by_link(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<ReadState>, Errno> {
+    fn by_link(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<ClassifiedEntry>, Errno> {
         let mut buffer = std::mem::take(&mut self.link);
         let seen = match self.by_name(fd, info, &mut buffer) {
             Ok(None) => self.by_held(fd, info, &mut buffer),
@@ -127,7 +118,7 @@ impl<'a> Reader<'a> {
         fd: Fd,
         info: &Fdinfo<'_>,
         buffer: &mut [u8],
-    ) -> Result<Option<ReadState>, Errno> {
+    ) -> Result<Option<ClassifiedEntry>, Errno> {
         if self.dir.own.is_none() || !info.mnt.is_some_and(|mnt| self.dir.mounts.is_local(mnt)) {
             return Ok(None);
         }
@@ -143,7 +134,12 @@ impl<'a> Reader<'a> {
             return Ok(None);
         };
         let same = Some(stat.ino) == info.ino && Some(stat.mnt) == info.mnt;
-        Ok(same.then(|| ReadState::Entry(classify::path(fd, info, path, false, Some(&stat)))))
+        let file = RawFile::Path {
+            path,
+            marked: false,
+            stat: Some(stat),
+        };
+        Ok(same.then(|| RawEntry { fd, info, file }.classify()))
     }
 
     /// The safe way: a file that is held open cannot change, and its name and its inode belong
@@ -153,7 +149,7 @@ impl<'a> Reader<'a> {
         fd: Fd,
         info: &Fdinfo<'_>,
         buffer: &mut [u8],
-    ) -> Result<Option<ReadState>, Errno> {
+    ) -> Result<Option<ClassifiedEntry>, Errno> {
         let Some(own) = &self.dir.own else {
             let length = rustix::fs::readlinkat_raw(&self.dir.fd, DecInt::new(fd), &mut *buffer)?;
             return Ok(self.by_text(fd, info, &buffer[..length], None));
@@ -170,43 +166,41 @@ impl<'a> Reader<'a> {
         info: &Fdinfo<'_>,
         text: &[u8],
         held: Option<&OwnedFd>,
-    ) -> Option<ReadState> {
+    ) -> Option<ClassifiedEntry> {
         let same = |ino: u64| info.ino.is_none_or(|known| known == ino);
-        match Link::parse(text) {
+        let file = match Link::parse(text) {
             Link::Socket(ino) if same(ino) => {
                 self.learn(info, Mount::Sockets);
-                Some(ReadState::Socket(classify::socket(fd, info, ino)))
+                RawFile::Socket(ino)
             }
             Link::Pipe(ino) if same(ino) => {
                 self.learn(info, Mount::Pipes);
-                Some(ReadState::Entry(classify::pipe(fd, info, ino)))
+                RawFile::Pipe(ino)
             }
             Link::Anonymous(raw) => {
-                let class = classify::anonymous_class(raw);
-                if self.dir.fdinfo.is_some() && !classify::agrees(&class, info) {
+                let class = anonymous::class_of(raw);
+                if self.dir.fdinfo.is_some() && !anonymous::agrees(&class, info) {
                     return None;
                 }
                 self.learn(info, Mount::Anonymous);
-                Some(anonymous(fd, info, class))
+                RawFile::Anonymous(class)
             }
-            Link::Numbered { name, ino } if same(ino) => {
-                Some(ReadState::Entry(classify::other(fd, info, name, text)))
-            }
-            Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => None,
-            Link::Path { path, marked } => self.by_path(fd, info, text, (path, marked), held),
-            Link::Other(text) => Some(ReadState::Entry(classify::other(fd, info, text, text))),
-        }
+            Link::Numbered { name, ino } if same(ino) => RawFile::Other { name, text },
+            Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => return None,
+            Link::Path { path, marked } => self.by_path(info, text, (path, marked), held)?,
+            Link::Other(name) => RawFile::Other { name, text },
+        };
+        Some(RawEntry { fd, info, file }.classify())
     }
 
     /// A path without the kernel's deletion mark; `text` is the whole.
-    fn by_path(
+    fn by_path<'b>(
         &self,
-        fd: Fd,
         info: &Fdinfo<'_>,
-        text: &[u8],
-        (path, marked): (&[u8], bool),
+        text: &'b [u8],
+        (path, marked): (&'b [u8], bool),
         held: Option<&OwnedFd>,
-    ) -> Option<ReadState> {
+    ) -> Option<RawFile<'b>> {
         let stat = held.and_then(|held| stat_held(held.as_fd()));
         if let (Some(held), Some(stat)) = (held, &stat)
             && !self.is_same_file(info, held, stat)
@@ -222,12 +216,11 @@ impl<'a> Reader<'a> {
         } else {
             (path, marked)
         };
-        let entry = if is_queue(path, held) {
-            classify::queue(fd, info, path, stat.as_ref())
+        Some(if is_queue(path, held) {
+            RawFile::Queue(path, stat)
         } else {
-            classify::path(fd, info, path, marked, stat.as_ref())
-        };
-        Some(ReadState::Entry(entry))
+            RawFile::Path { path, marked, stat }
+        })
     }
 
     /// Whether a file of this name, including the mark, exists in the target's own file tree.
@@ -260,16 +253,6 @@ impl<'a> Reader<'a> {
         if let (Some(mnt), Some(_)) = (info.mnt, info.ino) {
             self.dir.mounts.learn(mnt, kind);
         }
-    }
-}
-
-fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> ReadState {
-    let is_epoll = class == Class::Eventpoll;
-    let entry = classify::anonymous(fd, info, class);
-    if is_epoll {
-        ReadState::Epoll(entry, info.epoll_targets().collect())
-    } else {
-        ReadState::Entry(entry)
     }
 }
 

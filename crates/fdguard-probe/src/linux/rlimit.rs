@@ -31,7 +31,8 @@ mod tests {
     #[test]
     fn our_own_limits_are_what_the_text_says() {
         let text = std::fs::read("/proc/self/limits").unwrap();
-        let expected = crate::parse::limits::open_files(&text);
+        let (soft, hard) = fdguard_proc::limits::open_files(&text);
+        let expected = super::Limits { soft, hard };
         assert_eq!(super::read_limits(std::process::id()), Some(expected));
     }
 

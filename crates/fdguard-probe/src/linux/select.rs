@@ -8,6 +8,8 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use fdguard_core::{Pid, SelectUse, Text};
+use fdguard_proc::maps::{self, MapsEntry};
+use fdguard_proc::stat::ProcStat;
 use rustc_hash::FxHashSet;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -17,8 +19,6 @@ use super::process::gone_or;
 use super::{Probe, files};
 use crate::Error;
 use crate::parse::elf::ElfObject;
-use crate::parse::maps::{self, MapsEntry};
-use crate::parse::stat::ProcStat;
 
 mod verdict;
 

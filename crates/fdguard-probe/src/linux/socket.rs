@@ -6,15 +6,16 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fdguard_core::detail::InetPeer;
-use fdguard_core::{Detail, FdEntry, Text};
+use fdguard_core::{Detail, Text};
+use fdguard_proc::net::{self, InetKind, SocketRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::LinkNameSpaceType;
 
+use super::socket_entry::SocketDescription;
 use super::{files, socket_entry};
 use crate::parse::diag::{self, DiagEnd, DiagTable};
-use crate::parse::net::{self, InetKind, SocketRecord};
 use crate::workers;
 
 /// The requested sockets of one network namespace.
@@ -147,21 +148,19 @@ impl SocketTable {
         self.records.into_iter()
     }
 
-    /// Fills in one socket; `false` if the tables do not have it.
-    pub(super) fn describe(&self, entry: &mut FdEntry) -> bool {
-        let Some(record) = entry.id.and_then(|id| self.records.get(&id.ino)) else {
-            return false;
-        };
+    /// One socket; `None` if the tables do not have it.
+    pub(super) fn describe(&self, ino: u64) -> Option<SocketDescription> {
+        let record = self.records.get(&ino)?;
         let unix_path = |ino| self.unix_path(ino);
         let interface = |index| self.interfaces.get(&index).cloned();
-        socket_entry::describe(entry, record, unix_path, interface);
-        if let (Some(ino), Detail::Inet(inet)) = (self.other_end(record), &mut entry.detail) {
+        let mut known = socket_entry::by_record(ino, record, unix_path, interface);
+        if let (Some(ino), Detail::Inet(inet)) = (self.other_end(record), &mut known.detail) {
             inet.peer = Some(InetPeer {
                 ino,
                 ..InetPeer::default()
             });
         }
-        true
+        Some(known)
     }
 
     /// The socket at the other end of a connection within this host.

@@ -5,13 +5,13 @@ use std::os::fd::AsFd as _;
 
 use fdguard_core::Pid;
 use fdguard_core::snapshot::Process;
+use fdguard_proc::net::{self, InetKind, SocketRow};
 use rustix::io::Errno;
 
-use super::peers::Interest;
+use super::search::{Interest, Thing};
 use super::socket::SocketTable;
 use super::{Probe, files};
 use crate::Error;
-use crate::parse::net::{self, InetKind, SocketRow};
 
 /// The holders of sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,10 +69,11 @@ impl Probe {
     pub fn socket_holders(&self, inodes: &[u64]) -> Result<SocketHolders, Error> {
         let mut pids = self.pids()?;
         pids.retain(|pid| self.holds_something(*pid));
-        let holdings = self.walk(&pids, &Interest::in_sockets(inodes), 1);
+        let holdings = self.search(&pids, &Interest::in_sockets(inodes), 1);
         let mut by_socket = BTreeMap::new();
         for ino in inodes {
-            let mut held: Vec<Pid> = holdings.of_socket(*ino).iter().map(|it| it.pid).collect();
+            let held = holdings.of(&Thing::Socket(*ino)).iter();
+            let mut held: Vec<Pid> = held.map(|it| it.pid).collect();
             held.sort_unstable();
             held.dedup();
             if !held.is_empty() {
@@ -119,7 +120,7 @@ mod tests {
 
     use super::value_of;
     use crate::Probe;
-    use crate::parse::net::SocketRecord;
+    use fdguard_proc::net::SocketRecord;
 
     #[test]
     fn the_value_of_a_whole_name() {

@@ -4,28 +4,33 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use fdguard_core::{Fd, FdEntry};
+use fdguard_core::{Fd, FdEntry, Gap, Pid, Tier};
 use rustix::io::Errno;
 
-use super::epoll::Registrations;
+use super::classify::{ClassifiedEntry, UnresolvedSocket};
 use super::files::{self, Listing};
 use super::mounts::Mounts;
-use super::reader::{ReadState, Reader};
+use super::reader::{ReadFailure, Reader};
+use super::socket_entry;
 use crate::workers;
+use fdguard_proc::fdinfo::EpollTarget;
 
 /// Below this a second thread costs more than it saves.
 const WORTH_A_THREAD: u64 = 512;
 const CHUNK: usize = 128;
 
-/// The content of one table.
+/// One table as its process's own files show it: the passes complete it.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct TableDraft {
+    pub(super) pid: Pid,
     /// Ascending by number.
     pub(super) entries: Vec<FdEntry>,
-    /// Numbers of the sockets among them: their class is not known yet.
-    pub(super) sockets: Vec<Fd>,
-    /// Registrations of the epoll instances among them.
-    pub(super) epolls: Vec<Registrations>,
+    /// Those that no entry can be made of yet.
+    pub(super) sockets: Vec<UnresolvedSocket>,
+    /// The link of its network namespace, if there are sockets.
+    pub(super) netns: Option<Vec<u8>>,
+    /// What the epoll instances among the entries have registered.
+    pub(super) epolls: Vec<(Fd, Vec<EpollTarget>)>,
     /// How many numbers were in use when they were listed.
     pub(super) listed: u64,
     /// Descriptors that exist but may not be read.
@@ -36,9 +41,26 @@ pub(super) struct Table {
     pub(super) trouble: Option<Errno>,
     /// Whether it comes from a kernel walk.
     pub(super) by_kernel: bool,
+    /// What the passes could not find out.
+    pub(super) gaps: Vec<Gap>,
 }
 
-impl Table {
+impl TableDraft {
+    pub(super) fn new(pid: Pid) -> Self {
+        Self {
+            pid,
+            ..Self::default()
+        }
+    }
+
+    /// Notes the network namespace, for the sockets.
+    pub(super) fn with_netns(mut self, base: BorrowedFd<'_>) -> Self {
+        if !self.sockets.is_empty() {
+            self.netns = files::read_link(base, c"ns/net").ok();
+        }
+        self
+    }
+
     pub(super) fn absorb(&mut self, mut other: Self) {
         self.entries.append(&mut other.entries);
         self.sockets.append(&mut other.sockets);
@@ -49,33 +71,76 @@ impl Table {
         self.trouble = self.trouble.or(other.trouble);
     }
 
-    /// How many descriptors there were, readable or not.
-    pub(super) fn count(&self) -> u64 {
-        self.entries.len() as u64 + self.denied + self.unstable
+    pub(super) fn tier(&self) -> Tier {
+        if self.by_kernel {
+            Tier::Kernel
+        } else {
+            Tier::Full
+        }
     }
 
-    pub(super) fn add(&mut self, seen: ReadState) {
-        match seen {
-            ReadState::Entry(entry) => self.entries.push(entry),
-            ReadState::Socket(entry) => {
-                self.sockets.push(entry.fd);
-                self.entries.push(entry);
-            }
-            ReadState::Epoll(entry, registrations) => {
+    /// How many descriptors there were, readable or not.
+    pub(super) fn count(&self) -> u64 {
+        (self.entries.len() + self.sockets.len()) as u64 + self.denied + self.unstable
+    }
+
+    /// Whether every listed number could still be read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.count() == self.listed && self.listed > 0
+    }
+
+    /// Whether no descriptor could be read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.sockets.is_empty()
+    }
+
+    /// Restores the order of the entries after some were added.
+    pub(super) fn sort(&mut self) {
+        // Two ascending runs: the stable sort only merges them.
+        if !self.entries.is_sorted_by_key(|entry| entry.fd) {
+            self.entries.sort_by_key(|entry| entry.fd);
+        }
+    }
+
+    pub(super) fn add(&mut self, entry: ClassifiedEntry) {
+        match entry {
+            ClassifiedEntry::Entry(entry) => self.entries.push(entry),
+            ClassifiedEntry::Socket(socket) => self.sockets.push(socket),
+            ClassifiedEntry::Epoll(entry, registrations) => {
                 self.epolls.push((entry.fd, registrations));
                 self.entries.push(entry);
             }
-            ReadState::Gone => {}
-            ReadState::Denied => self.denied += 1,
-            ReadState::Unstable => self.unstable += 1,
-            ReadState::Trouble(error) => self.trouble = Some(error),
         }
+    }
+
+    /// Adds the result of reading one listed number.
+    fn add_read(&mut self, read: Result<ClassifiedEntry, ReadFailure>) {
+        self.listed += 1;
+        match read {
+            Ok(entry) => self.add(entry),
+            Err(ReadFailure::Gone) => {}
+            Err(ReadFailure::Denied) => self.denied += 1,
+            Err(ReadFailure::Unstable) => self.unstable += 1,
+            Err(ReadFailure::Trouble(error)) => self.trouble = Some(error),
+        }
+    }
+
+    /// The entries, each of them whole.
+    pub(super) fn into_entries(mut self) -> Vec<FdEntry> {
+        // None is left after the pass for sockets; without it they are sockets and nothing more.
+        for socket in std::mem::take(&mut self.sockets) {
+            let unknown = socket_entry::by_protocol(socket.id.ino, None, false);
+            self.entries.push(socket.resolve(unknown));
+        }
+        self.sort();
+        self.entries
     }
 }
 
 /// The open directories of one process's table.
 #[derive(Debug)]
 pub(super) struct TableDir {
+    pid: Pid,
     pub(super) fd: OwnedFd,
     /// Absent if fdinfo cannot be opened: then there are only links.
     pub(super) fdinfo: Option<OwnedFd>,
@@ -94,6 +159,7 @@ impl TableDir {
     /// Opens the table of the process behind `base`. Fails with the errno of `fd/` itself. `mine`
     /// are the probe's descriptors if the process is fdguard itself.
     pub(super) fn open(
+        pid: Pid,
         base: BorrowedFd<'_>,
         own: Option<Arc<OwnedFd>>,
         mounts: Arc<Mounts>,
@@ -114,6 +180,7 @@ impl TableDir {
             mine.extend(fdinfo.as_ref().map(files::number_of));
         }
         Ok(Self {
+            pid,
             fd,
             fdinfo,
             lists_fdinfo,
@@ -150,7 +217,7 @@ impl TableDir {
     }
 
     /// Reads every number, with more threads if that is worthwhile.
-    pub(super) fn read_all(&self, threads: usize) -> Result<Table, Errno> {
+    pub(super) fn read_all(&self, threads: usize) -> Result<TableDraft, Errno> {
         let is_large = self.count().is_none_or(|count| count >= WORTH_A_THREAD);
         let mut buffer = vec![MaybeUninit::uninit(); 1 << 14];
         let listing = Mutex::new(Listing::of(self.listed(), &mut buffer)?);
@@ -158,38 +225,36 @@ impl TableDir {
             self.read_from(&listing)
         });
         let mut parts = parts.into_iter();
-        let mut table = parts.next().unwrap_or_else(|| Ok(Table::default()))?;
+        let mut table = parts
+            .next()
+            .unwrap_or_else(|| Ok(TableDraft::new(self.pid)))?;
         for part in parts {
             table.absorb(part?);
         }
-        if !table.entries.is_sorted_by_key(|entry| entry.fd) {
-            table.entries.sort_unstable_by_key(|entry| entry.fd);
-        }
+        table.sort();
         Ok(table)
     }
 
-    fn read_from(&self, listing: &Mutex<Listing<'_>>) -> Result<Table, Errno> {
+    fn read_from(&self, listing: &Mutex<Listing<'_>>) -> Result<TableDraft, Errno> {
         let mut reader = Reader::new(self);
-        let mut table = Table::default();
+        let mut table = TableDraft::new(self.pid);
         let mut numbers = Vec::with_capacity(CHUNK);
         loop {
             if !files::take_shared(listing, CHUNK, &mut numbers)? {
                 return Ok(table);
             }
             for number in numbers.iter().filter(|number| !self.mine.contains(number)) {
-                table.listed += 1;
-                table.add(reader.read_entry(*number));
+                table.add_read(reader.read_entry(*number));
             }
         }
     }
 
     /// Reads each of these numbers.
-    pub(super) fn read(&self, numbers: &[Fd]) -> Table {
+    pub(super) fn read(&self, numbers: &[Fd]) -> TableDraft {
         let mut reader = Reader::new(self);
-        let mut table = Table::default();
+        let mut table = TableDraft::new(self.pid);
         for number in numbers {
-            table.listed += 1;
-            table.add(reader.read_entry(*number));
+            table.add_read(reader.read_entry(*number));
         }
         table
     }

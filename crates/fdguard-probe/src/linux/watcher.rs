@@ -6,18 +6,19 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use fdguard_core::snapshot::{Ceilings, Process};
 use fdguard_core::timeline::{ChildCount, Look};
 use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Text, Tier};
+use fdguard_proc::comm;
+use fdguard_proc::stat::ProcStat;
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
 use super::cache::{CachedDetail, DescriptorCache};
 use super::gaps::denied_gap;
+use super::pass::{self, Context, Needs};
 use super::process::gone_or;
 use super::snapshot::Options;
-use super::table::{Table, TableDir};
+use super::table::{TableDir, TableDraft};
 use super::{Probe, cache, ceilings, files};
 use crate::Error;
-use crate::parse::stat::ProcStat;
-use crate::sqlite;
 
 /// The result of one tick.
 #[derive(Debug, Default, PartialEq)]
@@ -104,7 +105,7 @@ impl<'p> ProcessWatcher<'p> {
     pub fn renamed(&self) -> Option<Process> {
         let before = self.name.borrow().clone()?;
         let name = files::read(&self.base, c"comm").ok()?;
-        let name = name.strip_suffix(b"\n").unwrap_or(&name);
+        let name = comm::name(&name);
         if name == before.as_bytes() || self.is_ending() {
             return None;
         }
@@ -257,15 +258,20 @@ impl<'p> ProcessWatcher<'p> {
         Ok(tick)
     }
 
-    /// Everything about these descriptors that is known without reading other processes.
-    fn look_at(&self, dir: &TableDir, numbers: &[Fd]) -> Result<Table, Error> {
+    /// Everything about these descriptors that is known without a search of other processes.
+    fn look_at(&self, dir: &TableDir, numbers: &[Fd]) -> Result<TableDraft, Error> {
         let mut table = dir.read(numbers);
         if let Some(error) = table.trouble {
             return Err(self.lost(error));
         }
-        sqlite::classify(&mut table.entries, self.probe.real.then(|| dir.as_fd()));
-        self.probe.describe_alone(self.pid, &self.base, &mut table);
-        self.probe.describe_pidfds(&mut table);
+        let links = || self.probe.real.then(|| dir.as_fd());
+        pass::run_open(&mut table, Needs::Descriptors, &links);
+        let context = Context {
+            base: Some(self.base.as_fd()),
+            ..Context::new(self.probe, Needs::Descriptors)
+        };
+        let mut table = table.with_netns(self.base.as_fd());
+        pass::run_on_part(&context, &mut table);
         Ok(table)
     }
 

@@ -2,27 +2,11 @@
 
 use bstr::ByteSlice as _;
 use fdguard_core::detail::{Eventfd, Eventpoll, IoUring, OtherDetail, Pidfd, Timerfd};
-use fdguard_core::{Class, Detail, Fd, Text};
+use fdguard_core::{Class, Detail, Fd};
 
 use super::classify::Thing;
-use crate::parse::ascii::decimal;
-
-const CLASSES: &[(&[u8], Class)] = &[
-    (b"eventpoll", Class::Eventpoll),
-    (b"eventfd", Class::Eventfd),
-    (b"timerfd", Class::Timerfd),
-    (b"signalfd", Class::Signalfd),
-    (b"inotify", Class::Inotify),
-    (b"fanotify", Class::Fanotify),
-    (b"pidfd", Class::Pidfd),
-    (b"io_uring", Class::IoUring),
-    (b"perf_event", Class::PerfEvent),
-    (b"bpf-map", Class::BpfMap),
-    (b"bpf-prog", Class::BpfProg),
-    (b"bpf-link", Class::BpfLink),
-    (b"bpf_link", Class::BpfLink),
-    (b"userfaultfd", Class::Userfaultfd),
-];
+use crate::anonymous;
+use fdguard_proc::ascii::decimal;
 
 /// The thing behind a name.
 pub(super) fn describe(name: &[u8]) -> Thing {
@@ -34,14 +18,13 @@ pub(super) fn describe(name: &[u8]) -> Thing {
         Some((word, told)) => (word, Some(told)),
         None => (bare, None),
     };
-    let Some((_, class)) = CLASSES.iter().find(|(known, _)| *known == word) else {
+    let Some(class) = anonymous::class_by_name(word) else {
         let raw = name.to_str_lossy();
         return Thing::named(
             Class::Other(raw.as_ref().into()),
             format!("anon_inode:{raw}"),
         );
     };
-    let mut target = Text::from(class.to_string());
     let detail = match class {
         Class::Eventpoll => eventpoll(told),
         Class::Eventfd => Detail::Eventfd(Eventfd {
@@ -54,7 +37,6 @@ pub(super) fn describe(name: &[u8]) -> Thing {
             let pid = told
                 .and_then(decimal)
                 .and_then(|pid| u32::try_from(pid).ok());
-            target = Text::from(pid.map_or_else(|| "pid ?".to_owned(), |pid| format!("pid {pid}")));
             Detail::Pidfd(Pidfd {
                 pid,
                 ..Pidfd::default()
@@ -65,8 +47,8 @@ pub(super) fn describe(name: &[u8]) -> Thing {
         _ => Detail::Fields(OtherDetail::default()),
     };
     Thing {
-        class: class.clone(),
-        target,
+        target: anonymous::target(&class, &detail),
+        class,
         detail,
     }
 }

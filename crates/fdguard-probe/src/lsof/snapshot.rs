@@ -168,7 +168,7 @@ fn table(
         .iter()
         .map(|(fd, file)| classify::entry(*fd, file, setting))
         .collect();
-    sqlite::classify(&mut entries, None);
+    sqlite::classify(&mut entries, &|| None);
     mark_ghosts(&mut entries, &rows.unread);
     gaps.extend(completed_gap(rows.completed));
     gaps.extend(lock_gap(rows));

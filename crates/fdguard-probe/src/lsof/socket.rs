@@ -3,9 +3,9 @@
 use bstr::ByteSlice as _;
 use fdguard_core::detail::{InetDetail, SocketDetail, UnixDetail};
 use fdguard_core::{Class, Detail, TcpState, Text};
+use fdguard_proc::ascii::decimal;
 
 use super::classify::{Setting, Thing};
-use crate::parse::ascii::decimal;
 use crate::parse::lsof::LsofSet;
 
 /// Whether this lsof type is a socket that is classified here.

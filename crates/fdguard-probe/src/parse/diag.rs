@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::net::{InetKind, SocketRecord, SocketRow};
+use fdguard_proc::net::{InetKind, SocketRecord, SocketRow};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
@@ -259,7 +259,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{DiagEnd, DiagTable, read_datagram};
-    use crate::parse::net::SocketRecord;
+    use fdguard_proc::net::SocketRecord;
 
     fn message(kind: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = u32::try_from(16 + body.len())

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use fdguard_core::{Fd, Pid};
 
-use super::ascii::{decimal, hexadecimal};
+use fdguard_proc::ascii::{decimal, hexadecimal};
 
 /// One field: the letter that names it, and what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

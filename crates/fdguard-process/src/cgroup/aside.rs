@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fdguard_proc::process::children;
+
 use super::PREFIX;
-use crate::members;
 
 /// Follows the prefix of all leaves; the owner's pid comes next.
 pub(super) const NAME: &str = "self-";
@@ -60,7 +61,7 @@ fn are_ours(pids: &BTreeSet<u32>, me: u32) -> bool {
     let mut ours = BTreeSet::from([me]);
     let mut next = vec![me];
     while let Some(pid) = next.pop() {
-        let new = members::children(pid).into_iter();
+        let new = children(pid).into_iter();
         next.extend(new.filter(|child| ours.insert(*child)));
     }
     pids.is_subset(&ours)

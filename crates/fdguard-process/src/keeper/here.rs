@@ -123,7 +123,7 @@ fn keeper<'s>(
 /// The program, if it is the unreaped child of this process.
 fn own_child(main: Option<u32>) -> Option<u32> {
     let me = getpid().as_raw_nonzero().get().unsigned_abs();
-    main.filter(|main| kin::stat(*main).is_some_and(|stat| stat.parent == me))
+    main.filter(|main| kin::stat(*main, |stat| stat.ppid) == Some(me))
 }
 
 /// Waits until the program is ready, applies its limits, and releases it.

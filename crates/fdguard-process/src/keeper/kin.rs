@@ -3,12 +3,14 @@
 use std::mem::{self, MaybeUninit};
 use std::os::fd::OwnedFd;
 
+use fdguard_proc::ProcKey;
+use fdguard_proc::children::ChildPids;
+use fdguard_proc::stat::ProcStat;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 use rustix::io::{Errno, read};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::name::Name;
-use crate::identity::Stat;
 use crate::sys;
 
 /// More members than this are not signalled one by one; KILL still reaches them all, level by
@@ -23,8 +25,8 @@ pub(crate) struct Room {
     pids: Vec<u32>,
     bytes: Vec<u8>,
     /// Processes that were already signalled, sorted by pid and start.
-    asked: Vec<(u32, u64)>,
-    met: Vec<(u32, u64)>,
+    asked: Vec<ProcKey>,
+    met: Vec<ProcKey>,
 }
 
 impl Room {
@@ -78,10 +80,10 @@ pub(super) fn each_unasked(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32
     } = room;
     met.clear();
     walk(keeper, pids, bytes, &mut |pid, is_child| {
-        let Some(stat) = stat(pid).filter(|stat| !stat.has_ended()) else {
+        let living = stat(pid, |stat| (!stat.has_ended()).then(|| stat.key(pid)));
+        let Some(member) = living.flatten() else {
             return;
         };
-        let member = (pid, stat.started);
         // Beyond its capacity a list would allocate.
         if met.len() < met.capacity() {
             met.push(member);
@@ -123,7 +125,7 @@ pub(super) fn each_child(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32))
 pub(super) fn count(keeper: u32, room: &mut Room) -> u32 {
     let mut count = 0_u32;
     each(keeper, room, &mut |pid, _| {
-        if stat(pid).is_some_and(|stat| !stat.has_ended()) {
+        if stat(pid, |stat| !stat.has_ended()) == Some(true) {
             count = count.saturating_add(1);
         }
     });
@@ -180,24 +182,25 @@ fn descends(pid: u32, keeper: u32) -> bool {
 fn ancestors(pid: u32, keeper: u32, mut same: impl FnMut(usize, u32) -> bool) -> Option<usize> {
     let mut at = pid;
     for index in 0..DEEPEST {
-        let stat = stat(at)?;
-        if (index == 0 && stat.has_ended()) || !same(index, stat.parent) {
+        let (parent, has_ended) = stat(at, |stat| (stat.ppid, stat.has_ended()))?;
+        if (index == 0 && has_ended) || !same(index, parent) {
             return None;
         }
-        if stat.parent == keeper {
+        if parent == keeper {
             return Some(index);
         }
-        at = stat.parent;
+        at = parent;
     }
     None
 }
 
-pub(super) fn stat(pid: u32) -> Option<Stat> {
+/// What `of` takes from the stat line.
+pub(super) fn stat<T>(pid: u32, of: impl FnOnce(&ProcStat<'_>) -> T) -> Option<T> {
     let file = open(Name::of_process(pid, "/stat"), OFlags::empty()).ok()?;
     // Up to 52 numbers of 20 digits and a name of 64 bytes.
     let mut bytes = [0_u8; 1280];
     let length = read(&file, &mut bytes).ok()?;
-    Stat::parse(bytes.get(..length)?)
+    ProcStat::parse(bytes.get(..length)?).map(|stat| of(&stat))
 }
 
 fn open(name: Name, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -219,69 +222,27 @@ fn threads(pid: u32, act: &mut dyn FnMut(u32)) {
     }
 }
 
-/// Calls `act` for each number in a file of numbers.
+/// Calls `act` for each pid in a list of children.
 fn children(name: Name, bytes: &mut [u8], act: &mut dyn FnMut(u32)) {
     let Ok(file) = open(name, OFlags::empty()) else {
         return;
     };
-    let mut numbers = Numbers::default();
+    let mut list = ChildPids::default();
     while let Ok(length) = read(&file, &mut *bytes)
         && length > 0
     {
-        for byte in bytes.get(..length).unwrap_or_default() {
-            numbers.take(*byte, act);
-        }
+        list.take(bytes.get(..length).unwrap_or_default(), act);
     }
-    numbers.take(b' ', act);
-}
-
-/// Numbers between spaces, byte by byte.
-#[derive(Default)]
-struct Numbers {
-    number: Option<u32>,
-}
-
-impl Numbers {
-    fn take(&mut self, byte: u8, act: &mut dyn FnMut(u32)) {
-        match byte {
-            b'0'..=b'9' => {
-                let digit = u32::from(byte - b'0');
-                let number = self.number.unwrap_or(0);
-                self.number = Some(number.wrapping_mul(10).wrapping_add(digit));
-            }
-            _ => {
-                if let Some(number) = self.number.take() {
-                    act(number);
-                }
-            }
-        }
-    }
+    list.finish(act);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn numbers(text: &str) -> Vec<u32> {
-        let mut found = Vec::new();
-        let mut numbers = Numbers::default();
-        for byte in text.bytes().chain([b' ']) {
-            numbers.take(byte, &mut |number| found.push(number));
-        }
-        found
-    }
-
-    #[test]
-    fn numbers_stand_between_spaces() {
-        assert_eq!(numbers("12 345 6 "), [12, 345, 6]);
-        assert_eq!(numbers(""), [0_u32; 0]);
-        assert_eq!(numbers("7"), [7]);
-    }
-
     #[test]
     fn our_own_stat_is_read() {
-        let stat = stat(std::process::id()).unwrap();
-        assert_eq!(stat.parent, std::os::unix::process::parent_id());
-        assert!(!stat.has_ended());
+        let found = stat(std::process::id(), |stat| (stat.ppid, stat.has_ended()));
+        assert_eq!(found, Some((std::os::unix::process::parent_id(), false)));
     }
 }

@@ -107,7 +107,7 @@ impl<'s> Keeper<'s> {
             .map_err(SpawnFailure::at(Step::CloseRange))?;
         leave_dir();
         // Not reaped yet, so this pid can only be the program.
-        let at = kin::stat(self.main).map_or(0, |stat| stat.started);
+        let at = kin::stat(self.main, |stat| stat.start_ticks).unwrap_or(0);
         let result = if keep_pidfd {
             let pidfd = kin::open_pidfd(self.main);
             pidfd.and_then(|pidfd| self.introduce(at, &[pidfd.as_fd()]))
@@ -140,7 +140,7 @@ impl<'s> Keeper<'s> {
             in_cgroup: self.leaf.is_some(),
             enforced: self.enforced,
             keeper: self.me,
-            keeper_at: kin::stat(self.me).map_or(0, |stat| stat.started),
+            keeper_at: kin::stat(self.me, |stat| stat.start_ticks).unwrap_or(0),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);

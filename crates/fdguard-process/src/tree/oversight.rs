@@ -4,11 +4,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::members::Member;
+use fdguard_proc::ProcKey;
 
 /// The interval between checks while something is expected.
 const LOOK: Duration = Duration::from_millis(100);
-/// The interval between checks of a keeper if the owner has no pidfd of its program.
+/// The interval between checks of a keeper if no descriptor tells the owner that the program ended.
 const IDLE_LOOK: Duration = Duration::from_secs(2);
 /// From the time of KILL to the first sweep by the owner. A running keeper needs milliseconds.
 const MARGIN: Duration = Duration::from_millis(500);
@@ -38,6 +38,8 @@ pub(super) enum Step {
 pub(super) struct Oversight {
     /// The end was requested.
     is_asked: bool,
+    /// No descriptor of the owner is readable when something ends behind a stopped keeper.
+    is_polled: bool,
     /// From then on everything should be dead.
     kill_at: Option<Instant>,
     /// Since when the program is known to have ended without a report from its keeper.
@@ -47,7 +49,7 @@ pub(super) struct Oversight {
     keeper_killed: Option<Instant>,
     next: Option<Instant>,
     /// Processes found below the keeper by sweeps, and killed.
-    killed: Vec<Member>,
+    killed: Vec<ProcKey>,
 }
 
 impl Oversight {
@@ -59,7 +61,8 @@ impl Oversight {
     /// A tree has started. With a pidfd of the program its end is an event; without one it is
     /// polled.
     pub(super) fn started(&mut self, now: Instant, has_pidfd: bool) {
-        self.next = (!has_pidfd).then(|| now + IDLE_LOOK);
+        self.is_polled = !has_pidfd;
+        self.next = self.next_idle(now);
     }
 
     /// The end was requested, with KILL after this grace. A second request can only speed it up.
@@ -88,14 +91,30 @@ impl Oversight {
 
     /// The keeper reported the end of the program: it is alive, and only its last message is
     /// awaited.
-    pub(super) fn main_reported(&mut self) {
+    pub(super) fn main_reported(&mut self, now: Instant) {
         self.main_gone = None;
+        self.is_polled = true;
+        self.next = self.next.or(self.next_idle(now));
+    }
+
+    /// The keeper has something to do or to report: it is checked soon.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        let soon = now + LOOK;
+        self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
+    }
+
+    fn next_idle(&self, now: Instant) -> Option<Instant> {
+        self.is_polled.then(|| now + IDLE_LOOK)
     }
 
     /// What to do at this check.
     pub(super) fn step(&mut self, now: Instant, is_held: bool) -> Step {
         let is_idle = !self.is_asked && self.main_gone.is_none() && self.keeper_killed.is_none();
-        self.next = Some(now + if is_idle && !is_held { IDLE_LOOK } else { LOOK });
+        self.next = if is_idle && !is_held {
+            self.next_idle(now)
+        } else {
+            Some(now + LOOK)
+        };
         if let Some(at) = self.keeper_killed {
             return if now >= at + HELD {
                 Step::GiveUp
@@ -110,19 +129,19 @@ impl Oversight {
         let Some(overdue) = self.kill_at.map(|at| at + MARGIN).filter(|at| now >= *at) else {
             return if is_held { Step::Wake } else { Step::Wait };
         };
-        let patience = if is_held { HELD } else { LONGEST };
+        let is_late = now >= overdue + LONGEST;
         match self.empty_since {
-            Some(since) if now >= since + patience => {
+            Some(since) if now >= since + HELD && (is_held || is_late) => {
                 self.keeper_killed = Some(now);
                 Step::KillKeeper
             }
-            None if now >= overdue + LONGEST => Step::GiveUp,
+            None if is_late => Step::GiveUp,
             _ => Step::Sweep,
         }
     }
 
     /// These were alive below the keeper at a sweep.
-    pub(super) fn swept(&mut self, now: Instant, living: Vec<Member>) {
+    pub(super) fn swept(&mut self, now: Instant, living: Vec<ProcKey>) {
         if !living.is_empty() {
             self.empty_since = None;
         } else if self.empty_since.is_none() {
@@ -144,11 +163,6 @@ impl Oversight {
     pub(super) fn is_empty(&self) -> bool {
         self.empty_since.is_some()
     }
-
-    fn hurry(&mut self, now: Instant) {
-        let soon = now + LOOK;
-        self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
-    }
 }
 
 #[cfg(test)]
@@ -157,8 +171,11 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn members(count: u32) -> Vec<Member> {
-        let member = |pid| Member { pid, started: 1 };
+    fn members(count: u32) -> Vec<ProcKey> {
+        let member = |pid| ProcKey {
+            pid,
+            start_ticks: 1,
+        };
         (1..=count).map(member).collect()
     }
 
@@ -204,6 +221,24 @@ mod tests {
     }
 
     #[test]
+    fn every_story_ends_seven_seconds_after_kill_was_due() {
+        for empty_after in 0..60 {
+            for is_held in [false, true] {
+                let (mut oversight, start) = asked(Duration::ZERO);
+                let end = (1..).map(|tenth| (tenth, start + tenth * LOOK));
+                let end = end.take(71).find(|(tenth, now)| {
+                    let step = oversight.step(*now, is_held);
+                    if step == Step::Sweep {
+                        oversight.swept(*now, members(u32::from(*tenth < empty_after)));
+                    }
+                    step == Step::GiveUp
+                });
+                assert!(end.is_some(), "{empty_after} {is_held}");
+            }
+        }
+    }
+
+    #[test]
     fn what_the_kernel_cannot_end_is_given_up() {
         let (mut oversight, now) = asked(Duration::ZERO);
         oversight.step(now + 500 * MS, false);
@@ -239,5 +274,25 @@ mod tests {
         assert_eq!(oversight.next_look(), Some(now + 2 * IDLE_LOOK));
         assert_eq!(oversight.step(now + 2 * IDLE_LOOK, true), Step::Wake);
         assert_eq!(oversight.next_look(), Some(now + 2 * IDLE_LOOK + LOOK));
+    }
+
+    #[test]
+    fn a_keeper_with_an_unread_request_is_looked_at_until_it_runs() {
+        let (mut oversight, now) = (Oversight::default(), Instant::now());
+        oversight.started(now, true);
+        oversight.hurry(now);
+        assert_eq!(oversight.next_look(), Some(now + LOOK));
+        assert_eq!(oversight.step(now + LOOK, true), Step::Wake);
+        assert_eq!(oversight.next_look(), Some(now + 2 * LOOK));
+        assert_eq!(oversight.step(now + 2 * LOOK, false), Step::Wait);
+        assert_eq!(oversight.next_look(), None);
+    }
+
+    #[test]
+    fn what_outlives_the_program_is_looked_at_from_time_to_time() {
+        let (mut oversight, now) = (Oversight::default(), Instant::now());
+        oversight.started(now, true);
+        oversight.main_reported(now);
+        assert_eq!(oversight.next_look(), Some(now + IDLE_LOOK));
     }
 }

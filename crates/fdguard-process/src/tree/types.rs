@@ -1,7 +1,8 @@
 //! Types that an owner uses to control and observe a tree.
 
 use std::io;
-use std::time::Duration;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -87,6 +88,15 @@ pub enum TreeEvent {
     /// The keeper is gone without a report (it was killed). The known processes of the tree were
     /// killed, but there may be others.
     Lost,
+}
+
+/// What the owner of a tree waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeInterest<'t> {
+    /// Until one of these is readable.
+    pub fds: [Option<BorrowedFd<'t>>; 2],
+    /// Until this moment at the latest.
+    pub until: Option<Instant>,
 }
 
 /// How a tree is ended: this signal (and CONT) to the program, a little later to all, then KILL

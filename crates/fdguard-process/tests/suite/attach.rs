@@ -152,8 +152,8 @@ fn an_attached_program_that_loses_its_keeper_is_ended_by_what_is_known() {
     let forked = fork("ready", TreeLimits::default(), &["sleep", "1000"]);
     let mut tree = Tree::attach(forked.offer).unwrap();
     let main = pidfd(tree.main());
-    let keeper = fdguard_process::identity::ProcessId::read(tree.keeper()).unwrap();
-    fdguard_process::identity::signal_checked(&keeper, libc::SIGKILL).unwrap();
+    let keeper = fdguard_proc::ProcKey::read(tree.keeper()).unwrap();
+    keeper.signal(rustix::process::Signal::KILL).unwrap();
     assert_eq!(told(&mut tree), TreeEvent::Lost);
     wait_for(main.as_fd());
 }

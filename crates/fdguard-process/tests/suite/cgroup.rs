@@ -4,8 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use fdguard_process::identity::{ProcessId, signal_checked};
+use fdguard_proc::ProcKey;
 use fdguard_process::tree::{Mechanism, Tree, TreeEvent};
+use rustix::process::Signal;
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, plan, token, told};
 
@@ -62,8 +63,8 @@ fn a_lost_keeper_leaves_nothing_in_a_cgroup() {
         return;
     };
     let dir = dir(&tree);
-    let keeper = ProcessId::read(tree.keeper()).unwrap();
-    signal_checked(&keeper, libc::SIGKILL).unwrap();
+    let keeper = ProcKey::read(tree.keeper()).unwrap();
+    keeper.signal(Signal::KILL).unwrap();
     assert_eq!(told(&mut tree), TreeEvent::Lost);
     assert_eq!(
         alive(&token),

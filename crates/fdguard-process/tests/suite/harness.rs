@@ -71,31 +71,14 @@ pub(crate) fn wait_for(fd: std::os::fd::BorrowedFd<'_>) {
 
 /// The next event.
 pub(crate) fn told(tree: &mut Tree) -> TreeEvent {
+    let deadline = Instant::now() + LONG;
     loop {
         if let Some(told) = tree.told() {
             return told;
         }
-        wait_for_tree(tree);
+        assert!(Instant::now() < deadline, "nothing was told in {LONG:?}");
+        tree.wait(deadline);
     }
-}
-
-/// Waits as an owner does: for a message of the keeper, for the end of the program, and until the
-/// next check.
-fn wait_for_tree(tree: &Tree) {
-    let fds = [Some(tree.fd()), tree.program_end()];
-    let mut fds: Vec<_> = fds
-        .into_iter()
-        .flatten()
-        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-        .collect();
-    let look = tree.deadline();
-    let wait = look.map_or(LONG, |at| at.saturating_duration_since(Instant::now()));
-    let timeout = Timespec::try_from(wait).expect("a time");
-    let ready = poll(&mut fds, Some(&timeout));
-    assert!(
-        look.is_some() || ready != Ok(0),
-        "nothing was told in {LONG:?}"
-    );
 }
 
 /// Waits for `Empty`, and returns the program's exit and the number of processes killed.

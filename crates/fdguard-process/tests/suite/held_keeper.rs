@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcKey;
 use fdguard_process::plan::Plan;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
 use fdguard_process::tree::{Exit, Options, StopPlan, Tree, TreeEvent};
@@ -20,6 +20,8 @@ const GENTLY: StopPlan = StopPlan {
     signal: libc::SIGTERM,
     grace: Duration::from_millis(50),
 };
+/// Seven seconds, on the busiest machine.
+const IN_TIME: Duration = Duration::from_secs(20);
 const ROLE: &str = "FDGUARD_TEST_HELD";
 
 /// A program that holds a keeper as soon as the test lets it start.
@@ -67,16 +69,35 @@ fn over(tree: &mut Tree) -> Option<u32> {
     }
 }
 
+fn options(keep_pidfd: bool) -> Options<'static> {
+    Options {
+        keep_pidfd,
+        ..Options::default()
+    }
+}
+
 #[test]
 fn a_tree_that_stops_its_keeper_again_and_again_ends_in_time() {
-    for stop in [GENTLY, AT_ONCE] {
+    for (stop, keep_pidfd) in [(GENTLY, true), (AT_ONCE, true), (GENTLY, false)] {
         let token = token();
-        let mut tree = held(&token, "stop", Options::default()).unwrap();
+        let mut tree = held(&token, "stop", options(keep_pidfd)).unwrap();
         assert_eq!(alive(&token).len(), 2);
+        let asked = Instant::now();
         tree.stop(stop);
         assert_eq!(over(&mut tree), Some(0));
+        assert!(asked.elapsed() < IN_TIME, "{:?}", asked.elapsed());
         assert_eq!(alive(&token), [0; 0]);
     }
+}
+
+/// It continues the keeper until that has read the request.
+#[test]
+fn a_signal_passes_a_keeper_that_is_stopped_again_and_again() {
+    let token = token();
+    let mut tree = held(&token, "stop", options(false)).unwrap();
+    tree.signal(libc::SIGKILL);
+    let exit = Exit::Signal(libc::SIGKILL);
+    assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 1 });
 }
 
 #[test]
@@ -94,7 +115,10 @@ fn a_tree_that_traces_its_keeper_ends_in_time() {
 fn a_dropped_tree_that_holds_its_keeper_is_gone_when_the_drop_returns() {
     for how in ["once", "stop", "trace"] {
         let token = token();
-        drop(held(&token, how, Options::default()));
+        let tree = held(&token, how, Options::default());
+        let dropped = Instant::now();
+        drop(tree);
+        assert!(dropped.elapsed() < IN_TIME, "{:?}", dropped.elapsed());
         assert_eq!(alive(&token), [0; 0], "{how}");
     }
 }
@@ -125,12 +149,8 @@ fn a_keeper_that_a_stranger_holds_does_not_keep_its_tree_alive() {
 #[test]
 fn a_stopped_keeper_does_not_hide_the_end_of_the_program() {
     for keep_pidfd in [true, false] {
-        let options = Options {
-            keep_pidfd,
-            ..Options::default()
-        };
         let token = token();
-        let mut tree = held(&token, "end", options).unwrap();
+        let mut tree = held(&token, "end", options(keep_pidfd)).unwrap();
         let exit = Exit::Code(3);
         assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 1 });
         tree.stop(AT_ONCE);
@@ -172,7 +192,7 @@ fn role() {
 }
 
 /// Starts such an owner; returns it, its identity, and its keeper's.
-fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
+fn owner(how: &str, token: &str) -> (Child, ProcKey, ProcKey) {
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args([
             "--ignored",
@@ -190,8 +210,8 @@ fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
         let line = line.unwrap();
         Some(line.split_once("owns ")?.1.parse::<u32>().unwrap())
     });
-    let keeper = ProcessId::read(keeper.unwrap()).unwrap();
-    let identity = ProcessId::read(owner.id()).unwrap();
+    let keeper = ProcKey::read(keeper.unwrap()).unwrap();
+    let identity = ProcKey::read(owner.id()).unwrap();
     (owner, identity, keeper)
 }
 
@@ -201,7 +221,7 @@ fn a_keeper_that_is_stopped_when_its_owner_is_killed_ends_its_tree() {
     for _ in 0..5 {
         let token = token();
         let (mut owner, _, keeper) = owner("once", &token);
-        let keeper = pidfd(keeper.pid());
+        let keeper = pidfd(keeper.pid);
         owner.kill().unwrap();
         owner.wait().unwrap();
         wait_for(keeper.as_fd());
@@ -215,7 +235,7 @@ fn what_a_held_keeper_keeps_can_be_ended_by_who_knows_it() {
     let (mut owner, _, keeper) = owner("stop", &token);
     owner.kill().unwrap();
     owner.wait().unwrap();
-    let ended = end_kept_by(&keeper, LONG);
+    let ended = end_kept_by(keeper, LONG);
     assert_eq!(ended.left, 0, "{ended:?}");
     assert_eq!(alive(&token), [0; 0]);
     assert!(!is_alive(&keeper), "the keeper too");
@@ -228,8 +248,8 @@ fn trees_of_an_owner_that_is_gone_are_found_by_their_mark() {
     let (mut owner, gone, keeper) = owner("stop", &token);
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert_eq!(count_trees_of(gone.pid(), gone.started()), 2);
-    let ended = end_trees_of(gone.pid(), gone.started(), LONG);
+    assert_eq!(count_trees_of(gone), 2);
+    let ended = end_trees_of(gone, LONG);
     assert_eq!((ended.killed, ended.left), (2, 0));
     assert_eq!(alive(&token), [0; 0]);
     let deadline = Instant::now() + LONG;
@@ -241,7 +261,6 @@ fn trees_of_an_owner_that_is_gone_are_found_by_their_mark() {
 }
 
 /// Whether it is alive; another process reaps it.
-fn is_alive(process: &ProcessId) -> bool {
-    let state = super::harness::status(process.pid(), "State");
-    process.matches() && state.is_some_and(|state| !state.starts_with('Z'))
+fn is_alive(process: &ProcKey) -> bool {
+    process.is_alive()
 }

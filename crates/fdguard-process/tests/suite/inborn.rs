@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
+use fdguard_proc::stat::ProcStat;
 use fdguard_process::plan::{InheritedFd, Plan, SessionKind};
 use fdguard_process::tree::{Exit, Tree};
 
@@ -181,12 +182,9 @@ fn a_limit_above_the_hard_one_is_the_hard_one() {
 fn session_and_group_are_as_planned() {
     // Not with rustix: in a pid namespace whose session started outside, both numbers are 0, which
     // it considers impossible.
-    let stat = fs::read_to_string("/proc/self/stat").unwrap();
-    let mut fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(2);
-    let (group, session) = (
-        fields.next().unwrap().to_owned(),
-        fields.next().unwrap().to_owned(),
-    );
+    let ids = |stat: &ProcStat<'_>| (stat.pgid.unwrap(), stat.session.unwrap());
+    let (group, session) = fdguard_proc::process::stat(std::process::id(), ids).unwrap();
+    let (group, session) = (group.to_string(), session.to_string());
     for (wanted, own_group, own_session) in [
         (SessionKind::Session, true, true),
         (SessionKind::Own, true, false),

@@ -3,10 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-use fdguard_process::identity::{ProcessId, signal_checked};
+use fdguard_proc::ProcKey;
 use fdguard_process::plan::SessionKind;
 use fdguard_process::tree::{Exit, Tree};
-use rustix::process::{Pid, WaitOptions, getpgid, getpgrp};
+use rustix::process::{Pid, Signal, WaitOptions, getpgid, getpgrp};
 
 use super::harness::{AT_ONCE, empty, plan, shell, status};
 
@@ -16,17 +16,17 @@ fn a_keeper_survives_what_a_terminal_or_supervisor_sends_to_groups() {
         let mut plan = plan(&["sleep", "1000"]);
         plan.group = group;
         let mut tree = Tree::start(&plan).unwrap();
-        let keeper = ProcessId::read(tree.keeper()).unwrap();
+        let keeper = ProcKey::read(tree.keeper()).unwrap();
         let pid = Pid::from_raw(i32::try_from(tree.keeper()).unwrap());
         assert_ne!(getpgid(pid).unwrap(), getpgrp(), "not in our group");
         for signal in [
-            libc::SIGHUP,
-            libc::SIGINT,
-            libc::SIGQUIT,
-            libc::SIGTERM,
-            libc::SIGTSTP,
+            Signal::HUP,
+            Signal::INT,
+            Signal::QUIT,
+            Signal::TERM,
+            Signal::TSTP,
         ] {
-            signal_checked(&keeper, signal).unwrap();
+            keeper.signal(signal).unwrap();
         }
         tree.stop(AT_ONCE);
         assert_eq!(empty(&mut tree), (Exit::Signal(libc::SIGKILL), 1));

@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::fd::AsFd as _;
 
-use fdguard_process::identity::{ProcessId, signal_checked};
+use fdguard_proc::ProcKey;
 use fdguard_process::plan::Plan;
 use fdguard_process::reserve::Reserve;
 use fdguard_process::tree::{Exit, Options, Tree, TreeEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, pidfd, plan, shell, token, told};
 use super::harness::{fill, wait_for};
@@ -107,8 +107,8 @@ fn a_lean_tree_that_lost_its_keeper_is_ended_by_what_is_known() {
     assert_eq!(line(&mut out), "up");
     let members: Vec<_> = tree.members().into_iter().map(pidfd).collect();
     assert_eq!(members.len(), 6);
-    let keeper = ProcessId::read(tree.keeper()).unwrap();
-    signal_checked(&keeper, libc::SIGKILL).unwrap();
+    let keeper = ProcKey::read(tree.keeper()).unwrap();
+    keeper.signal(Signal::KILL).unwrap();
     assert_eq!(told(&mut tree), TreeEvent::Lost);
     for member in &members {
         wait_for(member.as_fd());

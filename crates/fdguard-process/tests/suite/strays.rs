@@ -1,14 +1,15 @@
 //! A keeper that was killed.
 
+use fdguard_proc::ProcKey;
 use fdguard_process::adopt::{adopt_orphans, adopt_orphans_of_trees, end_adopted};
-use fdguard_process::identity::{ProcessId, signal_checked};
 use fdguard_process::tree::{Tree, TreeEvent};
+use rustix::process::Signal;
 
 use super::harness::{LONG, alive, family, heard, line, pidfd, token, told, wait_for};
 
 fn kill_keeper(tree: &Tree) {
-    let keeper = ProcessId::read(tree.keeper()).unwrap();
-    signal_checked(&keeper, libc::SIGKILL).unwrap();
+    let keeper = ProcKey::read(tree.keeper()).unwrap();
+    keeper.signal(Signal::KILL).unwrap();
 }
 
 #[test]

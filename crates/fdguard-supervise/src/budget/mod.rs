@@ -8,7 +8,6 @@ mod amount;
 mod judge;
 mod reading;
 mod spec;
-mod toml;
 
 #[cfg(test)]
 mod judge_tests;
@@ -17,11 +16,10 @@ mod tests;
 
 use fdguard_core::class_pattern::ClassPattern;
 
-pub use amount::{Amount, duration, size};
+pub use amount::Amount;
 pub use judge::{BudgetHistory, BudgetVerdict, Excess, Kind, judge};
 pub use reading::{HighestFd, LimitAhead, MemoryUse, Observation, ProcessReading, ServiceReading};
 pub use spec::BadBudget;
-pub use toml::Budgets;
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]

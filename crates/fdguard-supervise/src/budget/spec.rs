@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use fdguard_core::class_pattern::ClassPattern;
+use fdguard_core::units;
 
 use super::amount::{self, Amount};
 use super::{Budget, BudgetSetting, Measure};
@@ -91,7 +92,7 @@ fn unknown(name: &str) -> BadBudget {
 
 impl Budget {
     /// From the two levels as written; an absent one does not apply.
-    pub(super) fn from_levels(
+    fn from_levels(
         what: Measure,
         warn: Option<&str>,
         act: Option<&str>,
@@ -108,7 +109,7 @@ impl Budget {
     }
 
     /// From one level: act there, and warn a little earlier.
-    pub(super) fn from_one(what: Measure, text: &str) -> Result<Self, BadBudget> {
+    fn from_one(what: Measure, text: &str) -> Result<Self, BadBudget> {
         let act = level(&what, text)?;
         let warn = earlier(&what, act);
         Ok(Self::new(what, warn, Some(act)))
@@ -130,7 +131,7 @@ impl FromStr for BudgetSetting {
 
 impl BudgetSetting {
     /// Parses the text after the name.
-    pub(super) fn parse_levels(what: Measure, levels: &str) -> Result<Self, BadBudget> {
+    fn parse_levels(what: Measure, levels: &str) -> Result<Self, BadBudget> {
         if levels == "off" {
             return Ok(Self::Off(what));
         }
@@ -168,8 +169,8 @@ fn level(what: &Measure, text: &str) -> Result<Amount, BadBudget> {
     }
     let amount = match what {
         Measure::Growth => amount::per_minute(text).map(Amount::PerMinute),
-        Measure::Wall => amount::duration(text).map(Amount::Time),
-        Measure::Memory => amount::size(text).map(Amount::Bytes),
+        Measure::Wall => units::parse_duration(text).map(Amount::Time),
+        Measure::Memory => memory(text).map(Amount::Bytes),
         _ => text
             .parse()
             .map(Amount::Count)
@@ -188,6 +189,16 @@ fn level(what: &Measure, text: &str) -> Result<Amount, BadBudget> {
         ));
     }
     Ok(amount)
+}
+
+/// A bare number is more likely a number of megabytes than of bytes.
+fn memory(text: &str) -> Result<u64, String> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!(
+            "'{text}' is not a size: add a unit, such as {text}M"
+        ));
+    }
+    units::parse_size(text)
 }
 
 fn example(what: &Measure) -> &'static str {

@@ -1,4 +1,4 @@
-use super::{Amount, Budget, BudgetSetting, Budgets, Measure, defaults, effective};
+use super::{Amount, Budget, BudgetSetting, Measure, defaults, effective};
 
 fn given(text: &str) -> BudgetSetting {
     text.parse().unwrap()
@@ -125,55 +125,6 @@ fn wall_is_warned_of_with_more_time_left_than_it_is_acted_on() {
         Some("30m")
     );
     assert_eq!(wall.what, Measure::Wall);
-}
-
-#[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    budget: Budgets,
-}
-
-#[test]
-fn a_table_says_the_same_as_flags() {
-    let text = r#"
-        [budget]
-        fds = "80%:90%"
-        zombies = 50
-        memory = { warn = "512MiB", act = "1GiB" }
-        "class:tcp:CLOSE_WAIT" = { warn = 200 }
-        highest = "off"
-    "#;
-    let file: File = toml::from_str(text).unwrap();
-    let flags = [
-        "fds=80%:90%",
-        "zombies=40:50",
-        "memory=512MiB:1GiB",
-        "class:tcp:CLOSE_WAIT=200:",
-        "highest=off",
-    ];
-    assert_eq!(file.budget.0.len(), flags.len());
-    for flag in flags.map(given) {
-        assert!(file.budget.0.contains(&flag), "{flag:?}");
-    }
-}
-
-#[test]
-fn a_wrong_table_is_an_error_with_its_place() {
-    for (line, said) in [
-        ("fsd = 9", "did you mean \"fds\"?"),
-        ("fds = { worn = 9 }", "a level such as 900"),
-        ("fds = \"90%:80%\"", "WARN:ACT"),
-        ("fds = true", "a level such as 900"),
-        ("fds = -1", "a level such as 900"),
-        ("fds = {}", "level missing"),
-    ] {
-        let error = toml::from_str::<File>(&format!("[budget]\n{line}\n")).unwrap_err();
-        let error = error.to_string();
-        assert!(
-            error.contains(said) && error.contains("line 2"),
-            "{line}: {error}"
-        );
-    }
 }
 
 #[test]

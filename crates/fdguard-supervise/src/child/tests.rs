@@ -102,6 +102,25 @@ fn it_is_ended_with_its_children_when_the_time_is_up() {
 }
 
 #[test]
+fn one_that_stops_its_keeper_again_and_again_is_ended_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (begin, sleeper) = (dir.path().join("begin"), dir.path().join("sleeper"));
+    let line = format!(
+        "cd {}; trap '' TERM; setsid sleep 600 & echo $! > s; mv s sleeper; \
+         until test -e begin; do sleep 0.01; done; while :; do kill -STOP $PPID; done",
+        dir.path().display()
+    );
+    let bounded = start(Helper::shell(&line), Duration::from_millis(500));
+    fs::write(begin, "").unwrap();
+    let started = Instant::now();
+    let (ended, mut bounded) = run(bounded);
+    assert_eq!(ended, HelperEnd::TimeUp);
+    until_gone(&mut bounded);
+    assert!(started.elapsed() < LONG / 2, "{:?}", started.elapsed());
+    assert_eq!(living(&sleeper), None);
+}
+
+#[test]
 fn a_child_in_a_session_of_its_own_does_not_outlive_its_helper() {
     let dir = tempfile::tempdir().unwrap();
     let (sessions, orphan) = (dir.path().join("session"), dir.path().join("orphan"));
@@ -126,7 +145,7 @@ fn signals_that_are_blocked_or_ignored_here_are_not_so_in_the_helper() {
         Some("SigIgn:\t0000000000000000"),
         "PIPE is ignored here"
     );
-    let _taken = Signals::block(signals::forwardable()).unwrap();
+    let _taken = Signals::listen(signals::forwardable()).unwrap();
     let look = |name: &str| shell(&format!("grep {name}: /proc/self/status >&2"), LONG).1;
     for name in ["SigBlk", "SigIgn"] {
         let none = format!("{name}:?0000000000000000");

@@ -1,49 +1,35 @@
 //! `--explain`: every effective value and its source.
 
-use std::fmt::Write as _;
+use fdguard_core::located::{SourceList, ValueSource};
 
 use super::RunSettings;
 use super::key::{self, Key};
-use super::value::{ValueSource, Values};
+use super::value::Values;
 
 /// The values as the lines of a file, each followed by its source.
 #[must_use]
 pub fn explain(settings: &RunSettings) -> String {
-    let file = settings.file.as_deref();
-    let mut text = String::new();
-    table(&mut text, key::RUN, &settings.values, file);
+    let mut list = SourceList::new(settings.file.as_deref());
+    table(&mut list, key::RUN, &settings.values);
     for service in &settings.services {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n[service.{}]\n", service.name);
-        table(&mut text, key::SERVICE, &service.values, file);
+        list.table(&format!("[service.{}]", service.name));
+        table(&mut list, key::SERVICE, &service.values);
     }
-    text
+    list.into_text()
 }
 
-fn table(text: &mut String, keys: &[Key], values: &Values, file: Option<&str>) {
+fn table(list: &mut SourceList<'_>, keys: &[Key], values: &Values) {
     for key in keys {
-        let (shown, source) = match values.get(key.name) {
-            Some(value) => (list(&value.texts), value.source),
+        let flag = match key.name {
+            "command" => "command line".to_owned(),
+            name => format!("--{}", name.replace('_', "-")),
+        };
+        match values.get(key.name) {
+            Some(value) => list.value(key.name, &value.texts, value.source, &flag),
             None => {
                 let texts: Vec<String> = key.default.iter().map(ToString::to_string).collect();
-                (list(&texts), ValueSource::Default)
+                list.value(key.name, &texts, ValueSource::Default, &flag);
             }
-        };
-        let source = match source {
-            ValueSource::Default => "default".to_owned(),
-            ValueSource::File(place) => format!("{}:{}", file.unwrap_or("file"), place.line),
-            ValueSource::Flag if key.name == "command" => "command line".to_owned(),
-            ValueSource::Flag => format!("--{}", key.name.replace('_', "-")),
-            ValueSource::Environment(name) => format!("environment {name}"),
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{:<40} # {source}", format!("{} = {shown}", key.name));
-    }
-}
-
-fn list(texts: &[String]) -> String {
-    match texts {
-        [one] => format!("{one:?}"),
-        several => format!("{several:?}"),
+        }
     }
 }

@@ -1,12 +1,16 @@
 //! Parses the TOML file into values with their positions. It checks keys and shapes, not the
 //! meaning of values.
 
+use std::borrow::Cow;
+
+use fdguard_core::located::{ConfigMistake, FilePosition, FileText};
 use serde::Deserialize as _;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::de::{DeValue, ValueDeserializer};
 
 use super::key::{self, Key, Takes};
-use super::value::{ConfigMistake, FilePosition, ValueSource, Values};
+use super::value::Values;
+use crate::budget::BudgetSetting;
 use crate::health::CheckSpec;
 
 /// The parsed file.
@@ -18,43 +22,31 @@ pub(super) struct File {
     pub(super) services: Vec<(String, FilePosition, Values)>,
 }
 
+type Name<'t> = Spanned<Cow<'t, str>>;
+type Value<'t> = Spanned<DeValue<'t>>;
+
 impl File {
     /// Reads the text.
     pub(super) fn parse(text: &str) -> Result<Self, ConfigMistake> {
-        let table = DeTable::parse(text).map_err(|error| {
-            let place = FilePosition::from_span(text, &error.span().unwrap_or(0..0));
-            ConfigMistake::new(ValueSource::File(place), error.message())
-        })?;
+        let text = FileText(text);
         let mut file = Self::default();
-        for (name, value) in table.get_ref().iter() {
+        for (name, value) in text.table()?.get_ref().iter() {
             if name.get_ref() != "service" {
-                set(
-                    text,
-                    key::RUN,
-                    name.get_ref(),
-                    &name.span(),
-                    value,
-                    &mut file.run,
-                )?;
+                set(text, key::RUN, (name, value), &mut file.run)?;
                 continue;
             }
             let DeValue::Table(services) = value.get_ref() else {
-                return Err(wrong(
-                    text,
-                    value,
-                    "services must be tables: [service.NAME]",
-                ));
+                let message = "services must be tables: [service.NAME]";
+                return Err(text.mistake(value, "", message));
             };
             for (name, table) in services {
                 file.services.push(service(text, name, table)?);
             }
         }
         if file.services.is_empty() {
-            let place = FilePosition { line: 1, column: 1 };
-            return Err(ConfigMistake::new(
-                ValueSource::File(place),
-                "no service defined: add a [service.NAME] table",
-            ));
+            let start = text.source(&(0..0));
+            let message = "no service defined: add a [service.NAME] table";
+            return Err(ConfigMistake::new(start, "", message));
         }
         file.services
             .sort_by_key(|(_, place, _)| (place.line, place.column));
@@ -63,39 +55,25 @@ impl File {
 }
 
 fn service(
-    text: &str,
-    name: &Spanned<std::borrow::Cow<'_, str>>,
-    table: &Spanned<DeValue<'_>>,
+    text: FileText<'_>,
+    name: &Name<'_>,
+    table: &Value<'_>,
 ) -> Result<(String, FilePosition, Values), ConfigMistake> {
-    let place = FilePosition::from_span(text, &name.span());
     if !is_name(name.get_ref()) {
         let message = "a service name may contain only letters, digits and . _ - @";
-        return Err(ConfigMistake::new(ValueSource::File(place), message));
+        return Err(text.mistake(name, "", message));
     }
     let DeValue::Table(entries) = table.get_ref() else {
-        return Err(wrong(
-            text,
-            table,
-            "a service must be a table: [service.NAME]",
-        ));
+        return Err(text.mistake(table, "", "a service must be a table: [service.NAME]"));
     };
     let mut values = Values::default();
-    for (key, value) in entries {
-        set(
-            text,
-            key::SERVICE,
-            key.get_ref(),
-            &key.span(),
-            value,
-            &mut values,
-        )?;
+    for entry in entries {
+        set(text, key::SERVICE, entry, &mut values)?;
     }
     if values.get("command").is_none() {
-        return Err(ConfigMistake::new(
-            ValueSource::File(place),
-            "service has no command",
-        ));
+        return Err(text.mistake(name, "", "service has no command"));
     }
+    let place = FilePosition::from_span(text.0, &name.span());
     Ok((name.get_ref().to_string(), place, values))
 }
 
@@ -106,20 +84,13 @@ pub(super) fn is_name(text: &str) -> bool {
 }
 
 fn set(
-    text: &str,
+    text: FileText<'_>,
     table: &'static [Key],
-    name: &str,
-    span: &std::ops::Range<usize>,
-    value: &Spanned<DeValue<'_>>,
+    (name, value): (&Name<'_>, &Value<'_>),
     values: &mut Values,
 ) -> Result<(), ConfigMistake> {
-    let key = key::find(table, name).map_err(|message| {
-        ConfigMistake::new(
-            ValueSource::File(FilePosition::from_span(text, span)),
-            message,
-        )
-    })?;
-    let source = ValueSource::File(FilePosition::from_span(text, &value.span()));
+    let key = key::find(table, name.get_ref()).map_err(|error| text.mistake(name, "", error))?;
+    let source = text.source(&value.span());
     if matches!(key.takes, Takes::Check | Takes::Checks) {
         let checks = match (key.takes, value.get_ref()) {
             (Takes::Checks, DeValue::Array(items)) => items
@@ -131,18 +102,18 @@ fn set(
         values.set_checks(key.name, checks, source);
         return Ok(());
     }
+    let pair = |(name, value): (&Name<'_>, &Value<'_>)| match key.takes {
+        Takes::Budgets => budget(text, key, name, value),
+        _ => Ok(format!("{}={}", name.get_ref(), scalar(text, key, value)?)),
+    };
     let texts = match (key.takes, value.get_ref()) {
-        (Takes::Many | Takes::Pairs, DeValue::Array(items)) => items
+        (Takes::Many | Takes::Pairs | Takes::Budgets, DeValue::Array(items)) => items
             .iter()
             .map(|item| scalar(text, key, item))
             .collect::<Result<_, _>>()?,
-        (Takes::Pairs, DeValue::Table(entries)) => entries
-            .iter()
-            .map(|(name, value)| {
-                let value = scalar(text, key, value)?;
-                Ok(format!("{}={value}", name.get_ref()))
-            })
-            .collect::<Result<_, _>>()?,
+        (Takes::Pairs | Takes::Budgets, DeValue::Table(entries)) => {
+            entries.iter().map(pair).collect::<Result<_, _>>()?
+        }
         _ => vec![scalar(text, key, value)?],
     };
     values.set(key.name, texts, source);
@@ -150,17 +121,46 @@ fn set(
 }
 
 /// A check, as a string like the flag's or as a table with Kubernetes' names.
-fn check(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<CheckSpec, ConfigMistake> {
+fn check(text: FileText<'_>, key: &Key, value: &Value<'_>) -> Result<CheckSpec, ConfigMistake> {
     let read = CheckSpec::deserialize(ValueDeserializer::from(value.clone()));
     read.map_err(|error| {
-        let place = FilePosition::from_span(text, &error.span().unwrap_or(value.span()));
-        let message = format!("{}: {}", key.name, error.message());
-        ConfigMistake::new(ValueSource::File(place), message)
+        let source = text.source(&error.span().unwrap_or(value.span()));
+        ConfigMistake::new(source, key.name, error.message())
     })
 }
 
+/// A budget in the form of the flag: `fds = "80%:90%"`, or `fds = { warn = "80%", act = "90%" }`.
+fn budget(
+    text: FileText<'_>,
+    key: &Key,
+    name: &Name<'_>,
+    value: &Value<'_>,
+) -> Result<String, ConfigMistake> {
+    let levels = match value.get_ref() {
+        DeValue::Table(levels) => {
+            let unknown = levels
+                .keys()
+                .find(|level| !["warn", "act"].contains(&&**level.get_ref()));
+            if let Some(level) = unknown {
+                let message = format!("unknown key `{}`: use warn and act", level.get_ref());
+                return Err(text.mistake(level, key.name, message));
+            }
+            let level = |name: &str| match levels.get(name) {
+                Some(value) => scalar(text, key, value),
+                None => Ok(String::new()),
+            };
+            format!("{}:{}", level("warn")?, level("act")?)
+        }
+        _ => scalar(text, key, value)?,
+    };
+    let budget = format!("{}={levels}", name.get_ref());
+    let checked = budget.parse::<BudgetSetting>();
+    checked.map_err(|error| text.mistake(value, key.name, error))?;
+    Ok(budget)
+}
+
 /// A string, number or boolean as text.
-fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String, ConfigMistake> {
+fn scalar(text: FileText<'_>, key: &Key, value: &Value<'_>) -> Result<String, ConfigMistake> {
     match value.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => Ok(number.to_string()),
@@ -172,24 +172,19 @@ fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String,
                 Takes::One => "a single value",
                 Takes::Many => "a list of strings",
                 Takes::Pairs => "a table of strings",
+                Takes::Budgets => "a table of levels such as 900 or \"80%:90%\"",
                 Takes::Check | Takes::Checks => "a check",
             };
-            Err(wrong(text, value, &format!("{} must be {shape}", key.name)))
+            Err(text.mistake(value, "", format!("{} must be {shape}", key.name)))
         }
     }
 }
 
-fn wrong(text: &str, value: &Spanned<DeValue<'_>>, message: &str) -> ConfigMistake {
-    ConfigMistake::new(
-        ValueSource::File(FilePosition::from_span(text, &value.span())),
-        message,
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use fdguard_core::located::{FilePosition, ValueSource};
+
     use super::File;
-    use crate::config::value::{FilePosition, ValueSource};
 
     const WHOLE: &str = "\
 log_format = \"json\"
@@ -247,5 +242,55 @@ raise_limit = false
         assert!(said("service = 3\n").starts_with("line 1, column 11: services must be tables"));
         assert!(said("[service.a\n").starts_with("line 1, column "));
         assert!(said(&format!("{one}{one}")).starts_with("line 3, column "));
+    }
+    #[test]
+    fn budgets_in_a_table_say_the_same_as_flags() {
+        let text = r#"
+            [service.a]
+            command = ["true"]
+            [service.a.budget]
+            fds = "80%:90%"
+            zombies = 50
+            memory = { warn = "512MiB", act = "1GiB" }
+            "class:tcp:CLOSE_WAIT" = { warn = 200 }
+            highest = "off"
+        "#;
+        let file = File::parse(text).unwrap();
+        let mut texts = file.services[0].2.get("budget").unwrap().texts.clone();
+        texts.sort();
+        let flags = [
+            "class:tcp:CLOSE_WAIT=200:",
+            "fds=80%:90%",
+            "highest=off",
+            "memory=512MiB:1GiB",
+            "zombies=50",
+        ];
+        assert_eq!(texts, flags);
+    }
+
+    #[test]
+    fn a_wrong_budget_is_an_error_with_its_place() {
+        for (line, said) in [
+            (
+                "fsd = 9",
+                "column 7: budget: unknown budget \"fsd\": did you mean \"fds\"?",
+            ),
+            (
+                "fds = { worn = 9 }",
+                "column 9: budget: unknown key `worn`: use warn and act",
+            ),
+            ("fds = \"90%:80%\"", "WARN:ACT"),
+            ("fds = true", "budget: fds: \"on\" is not a number"),
+            ("fds = -1", "budget: fds: \"-1\" is not a number"),
+            ("fds = {}", "level missing"),
+            ("fds = [1]", "budget must be a table of levels"),
+        ] {
+            let text = format!("[service.a]\ncommand = [\"true\"]\n[service.a.budget]\n{line}\n");
+            let error = File::parse(&text).unwrap_err().to_string();
+            assert!(
+                error.contains(said) && error.contains("line 4"),
+                "{line}: {error}"
+            );
+        }
     }
 }

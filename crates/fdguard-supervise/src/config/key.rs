@@ -22,6 +22,8 @@ pub(super) enum Takes {
     Many,
     /// A table of strings, or a list of `KEY=VALUE`.
     Pairs,
+    /// The same, where a value may also be a table of levels.
+    Budgets,
     /// A string or a table; `Checks` also takes a list of them.
     Check,
     /// See `Check`.
@@ -56,11 +58,6 @@ const fn takes(mut key: Key, takes: Takes) -> Key {
     key
 }
 
-const fn pairs(mut key: Key) -> Key {
-    key.takes = Takes::Pairs;
-    key
-}
-
 /// Keys of the whole run, at the top of the file.
 pub(super) const RUN: &[Key] = &[
     one("log_format", &["text"]),
@@ -74,7 +71,7 @@ pub(super) const SERVICE: &[Key] = &[
     file_only(many("command")),
     file_only(many("after")),
     one("folder", &[]),
-    pairs(many("env")),
+    takes(many("env"), Takes::Pairs),
     one("restart", &["on-failure"]),
     many("stop_on"),
     one("backoff", &["100ms..30s"]),
@@ -91,7 +88,7 @@ pub(super) const SERVICE: &[Key] = &[
     takes(many("health"), Takes::Checks),
     one("watchdog", &["off"]),
     one("notify_access", &["main"]),
-    pairs(many("budget")),
+    takes(many("budget"), Takes::Budgets),
     one("warmup", &["10s"]),
     one("drain", &["none"]),
     one("drain_timeout", &["30s"]),

@@ -7,6 +7,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use fdguard_core::located::{ConfigMistake, FilePosition, ValueSource};
+
 use crate::event::EventFormat;
 use crate::evidence;
 use crate::metrics;
@@ -23,7 +25,7 @@ mod value;
 
 pub use explain::explain;
 pub use service::{Background, ServiceConfig, SocketConfig};
-pub use value::{ConfigMistake, ConfigValue, FilePosition, ValueSource, Values};
+pub use value::{ConfigValue, Values};
 
 use reader::Reader;
 
@@ -72,16 +74,10 @@ pub fn flags() -> impl Iterator<Item = &'static str> {
 impl RunSettings {
     /// Merges all sources. `file` is its name and its text.
     pub fn resolve(said: &Overrides, file: Option<(&str, &str)>) -> Result<Self, ConfigMistake> {
-        let named = |mut mistake: ConfigMistake| {
-            if mistake.place.is_some() {
-                mistake.file = file.map(|(name, _)| name.to_owned());
-            }
-            mistake
-        };
         match file {
             Some((name, text)) => file::File::parse(text)
                 .and_then(|read| Self::compose(said, Some(name), read))
-                .map_err(named),
+                .map_err(|mistake| mistake.in_file(name)),
             None => Self::compose(said, None, Self::single(said)?),
         }
     }

@@ -1,6 +1,6 @@
 //! The start order of services.
 
-use super::value::{ConfigMistake, ValueSource};
+use fdguard_core::located::{ConfigMistake, ValueSource};
 
 /// One service, as far as its order matters.
 #[derive(Clone, Debug)]
@@ -19,8 +19,8 @@ pub(super) fn order(items: &[Item<'_>]) -> Result<Vec<usize>, ConfigMistake> {
     for item in items {
         for name in item.after {
             if number(name).is_none() {
-                let message = format!("after: unknown service `{name}`");
-                return Err(ConfigMistake::new(item.source, message));
+                let message = format!("unknown service `{name}`");
+                return Err(ConfigMistake::new(item.source, "after", message));
             }
         }
     }
@@ -56,14 +56,15 @@ fn cycle(items: &[Item<'_>], sorted: &[usize]) -> ConfigMistake {
     let first = path.first().copied().unwrap_or_default();
     path.push(first);
     let names: Vec<&str> = path.iter().map(|at| items[*at].name).collect();
-    let message = format!("after: dependency cycle: {}", names.join(" after "));
-    ConfigMistake::new(items[first].source, message)
+    let message = format!("dependency cycle: {}", names.join(" after "));
+    ConfigMistake::new(items[first].source, "after", message)
 }
 
 #[cfg(test)]
 mod tests {
+    use fdguard_core::located::{FilePosition, ValueSource};
+
     use super::{Item, order};
-    use crate::config::value::{FilePosition, ValueSource};
 
     fn ordered(list: &[(&str, &[&str])]) -> Result<Vec<usize>, String> {
         let after: Vec<Vec<String>> = list

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use fdguard_core::located::{ConfigMistake, ValueSource};
+
 use super::key::{self, Key};
-use super::value::{ConfigMistake, ValueSource, Values};
+use super::value::Values;
 
 /// Reads the values of one table; a missing value is the key's default.
 #[derive(Clone, Copy, Debug)]
@@ -78,5 +80,5 @@ pub(super) fn mistake(name: &str, source: ValueSource, error: impl fmt::Display)
         ValueSource::Environment(variable) => variable.to_owned(),
         ValueSource::File(_) | ValueSource::Default => name.to_owned(),
     };
-    ConfigMistake::new(source, format!("{shown}: {error}"))
+    ConfigMistake::new(source, shown, error)
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use fdguard_core::located::{ConfigMistake, ValueSource};
+use fdguard_core::units;
 use fdguard_process::listen::Listen;
 use fdguard_process::notify::Access;
 use fdguard_process::signals;
@@ -13,16 +15,14 @@ use fdguard_process::tree::StopPlan;
 use super::Overrides;
 use super::key;
 use super::reader::{Reader, mistake};
-use super::value::{ConfigMistake, ValueSource, Values};
+use super::value::Values;
 use crate::budget::{self, Budget};
 use crate::drain;
 use crate::health::CheckSpec;
+use crate::lifecycle::{RemedySettings, RestartPolicy, RestartWhen};
 use crate::limit::LimitRequest;
 use crate::output::OutputSpec;
-use crate::policy::{self, RestartWhen};
 use crate::port::PortPolicy;
-use crate::remedy::RemedySettings;
-use crate::unit;
 
 /// One service.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub struct ServiceConfig {
     /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// When it is restarted.
-    pub policy: policy::RestartPolicy,
+    pub policy: RestartPolicy,
     /// How it is stopped.
     pub stop: StopPlan,
     /// What to do with a remaining child that has a listening socket.
@@ -148,7 +148,7 @@ impl ServiceConfig {
             policy,
             stop: StopPlan {
                 signal: reader.by("stop_signal", signal)?,
-                grace: reader.by("stop_grace", unit::duration)?,
+                grace: reader.by("stop_grace", units::parse_duration)?,
             },
             background: match said.once {
                 true => Background::End,
@@ -157,9 +157,9 @@ impl ServiceConfig {
             listen: reader.all("listen", str::parse)?,
             on_conflict: reader.one("on_conflict")?,
             ready: checks(reader, "ready")?.pop(),
-            ready_timeout: reader.by("ready_timeout", positive)?,
+            ready_timeout: reader.by("ready_timeout", units::parse_positive_duration)?,
             health: lasting(reader)?,
-            watchdog: reader.maybe("watchdog", positive)?,
+            watchdog: reader.maybe("watchdog", units::parse_positive_duration)?,
             access: reader.by("notify_access", access)?,
             budgets: budget::effective(&reader.all("budget", str::parse)?),
             relief: relief(reader)?,
@@ -172,16 +172,16 @@ impl ServiceConfig {
     }
 }
 
-fn restarts(reader: Reader<'_>) -> Result<policy::RestartPolicy, ConfigMistake> {
-    Ok(policy::RestartPolicy {
+fn restarts(reader: Reader<'_>) -> Result<RestartPolicy, ConfigMistake> {
+    Ok(RestartPolicy {
         restart: reader.one("restart")?,
         stop_on: reader.all("stop_on", |text| {
             text.parse()
                 .map_err(|_error| format!("{text:?} is not an exit code: use 0 to 255"))
         })?,
         spacing: reader.one("backoff")?,
-        min_uptime: reader.by("min_uptime", unit::duration)?,
-        reset_after: reader.by("reset_after", unit::duration)?,
+        min_uptime: reader.by("min_uptime", units::parse_duration)?,
+        reset_after: reader.by("reset_after", units::parse_duration)?,
         crash_loop: reader.maybe("crash_loop", str::parse)?,
     })
 }
@@ -189,16 +189,16 @@ fn restarts(reader: Reader<'_>) -> Result<policy::RestartPolicy, ConfigMistake> 
 /// The settings of a remedy: its evidence only if that is wanted.
 fn relief(reader: Reader<'_>) -> Result<RemedySettings, ConfigMistake> {
     let drains: drain::DrainSpec = reader.one("drain")?;
-    let drain = reader.by("drain_timeout", unit::duration)?;
-    let grace = reader.by("stop_grace", unit::duration)?;
+    let drain = reader.by("drain_timeout", units::parse_duration)?;
+    let grace = reader.by("stop_grace", units::parse_duration)?;
     Ok(RemedySettings {
         drain: match drains {
             drain::DrainSpec::None => Duration::ZERO,
             _ => drain,
         },
         stop: grace + Duration::from_secs(20),
-        prove: reader.by("prove_timeout", positive)?,
-        at_start: reader.by("warmup", unit::duration)?,
+        prove: reader.by("prove_timeout", units::parse_positive_duration)?,
+        at_start: reader.by("warmup", units::parse_duration)?,
         when_again: reader.one("when_again")?,
         ..RemedySettings::default()
     })
@@ -214,13 +214,6 @@ fn pair(text: &str) -> Result<(OsString, OsString), String> {
 fn signal(text: &str) -> Result<i32, String> {
     signals::by_name(text)
         .ok_or_else(|| format!("{text:?} is not a signal: use TERM, INT, QUIT, …"))
-}
-
-fn positive(text: &str) -> Result<Duration, String> {
-    match unit::duration(text)? {
-        Duration::ZERO => Err("must be greater than 0".to_owned()),
-        length => Ok(length),
-    }
 }
 
 /// The checks under a key, in either form.

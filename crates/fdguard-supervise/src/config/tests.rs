@@ -1,5 +1,5 @@
 use super::{ConfigMistake, Overrides, RunSettings, SocketConfig, explain};
-use crate::policy::RestartWhen;
+use crate::lifecycle::RestartWhen;
 
 fn said(flags: &[(&'static str, &str)]) -> Overrides {
     Overrides {

@@ -1,45 +1,11 @@
 //! A value and its source.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::Range;
+
+use fdguard_core::located::ValueSource;
+use fdguard_core::units;
 
 use crate::health::CheckSpec;
-use crate::unit;
-
-/// Where a value came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueSource {
-    /// The default applies.
-    Default,
-    /// The file.
-    File(FilePosition),
-    /// The command line.
-    Flag,
-    /// This environment variable.
-    Environment(&'static str),
-}
-
-/// A position in the file, both from 1; the column counts characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FilePosition {
-    /// The line.
-    pub line: usize,
-    /// The column.
-    pub column: usize,
-}
-
-impl FilePosition {
-    /// The position of these bytes of the text.
-    pub(super) fn from_span(text: &str, span: &Range<usize>) -> Self {
-        let before = text.get(..span.start).unwrap_or(text);
-        let last = before.rsplit('\n').next().unwrap_or_default();
-        Self {
-            line: 1 + before.matches('\n').count(),
-            column: 1 + last.chars().count(),
-        }
-    }
-}
 
 /// A value as written: one string, or several.
 #[derive(Clone, Debug)]
@@ -119,60 +85,10 @@ fn shown(check: &CheckSpec) -> String {
     format!(
         "{} period={} timeout={} delay={} success={} failure={}",
         check.kind,
-        unit::shown(timing.period),
-        unit::shown(timing.timeout),
-        unit::shown(timing.initial_delay),
+        units::exact_duration(timing.period),
+        units::exact_duration(timing.timeout),
+        units::exact_duration(timing.initial_delay),
         timing.success_threshold,
         timing.failure_threshold
     )
-}
-
-/// What is wrong, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigMistake {
-    /// The file, if the error is in it.
-    pub file: Option<String>,
-    /// Where in the file.
-    pub place: Option<FilePosition>,
-    /// What is wrong, in one line.
-    pub message: String,
-}
-
-impl ConfigMistake {
-    pub(super) fn new(source: ValueSource, message: impl fmt::Display) -> Self {
-        let place = match source {
-            ValueSource::File(place) => Some(place),
-            _ => None,
-        };
-        Self {
-            file: None,
-            place,
-            message: one_line(&message.to_string()),
-        }
-    }
-
-    /// Whether it is in the file, and not on the command line.
-    #[must_use]
-    pub fn is_in_file(&self) -> bool {
-        self.place.is_some() || self.file.is_some()
-    }
-}
-
-impl fmt::Display for ConfigMistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(file) = &self.file {
-            write!(f, "{file}: ")?;
-        }
-        if let Some(place) = self.place {
-            write!(f, "line {}, column {}: ", place.line, place.column)?;
-        }
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ConfigMistake {}
-
-fn one_line(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { ' ' } else { c };
-    text.trim_end().chars().map(shown).collect()
 }

@@ -4,11 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use rustix::process::Signal;
-use serde::Deserialize;
 
 /// How to ask a program to finish its work.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DrainSpec {
     /// No drain: it is stopped at once, with the usual grace period.
     #[default]
@@ -209,22 +207,5 @@ mod tests {
                 "{text}: {error}"
             );
         }
-    }
-
-    #[test]
-    fn a_table_says_it_as_a_string() {
-        #[derive(Debug, serde::Deserialize)]
-        struct File {
-            drain: DrainSpec,
-        }
-        let file: File = toml::from_str("drain = \"USR1\"").unwrap();
-        assert_eq!(file.drain, DrainSpec::Signal(10));
-        let error = toml::from_str::<File>("drain = \"USR3\"")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("is not a drain") && error.contains("line 1"),
-            "{error}"
-        );
     }
 }

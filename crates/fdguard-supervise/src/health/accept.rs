@@ -11,6 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use fdguard_core::units::counted;
+
 /// A listening socket of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listener {
@@ -47,14 +49,10 @@ impl AcceptProgress {
             if !queue.listens {
                 answer = Err(format!("nothing listens on port {port} any more"));
             } else if before.is_some_and(|before| is_stuck(before, queue)) {
-                let plural = if queue.length == 1 {
-                    "connection is waiting"
-                } else {
-                    "connections are waiting"
-                };
+                let waiting = counted(queue.length, "connection");
+                let verb = if queue.length == 1 { "is" } else { "are" };
                 answer = Err(format!(
-                    "accepts no connections: {} {plural} on port {port}",
-                    queue.length
+                    "accepts no connections: {waiting} {verb} waiting on port {port}"
                 ));
             }
         }

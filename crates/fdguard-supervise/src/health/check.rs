@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fdguard_core::units;
 use rustix::pipe::PipeFlags;
 
 use super::accept::{AcceptProgress, Listener};
@@ -17,7 +18,6 @@ use super::series::{CheckSeries, HealthChange, HealthState, Timing};
 use super::spec::{BodyPattern, CheckSpec, Kind};
 use crate::child::Bounded;
 use crate::poll::{Interest, Readiness};
-use crate::unit;
 
 /// State of the service that a check needs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -317,9 +317,10 @@ impl Flight {
         };
         let is_late = now >= self.deadline && !matches!(self.way, Way::Exec(_));
         let step = match step {
-            Step::Waiting if is_late => {
-                Step::Failed(format!("{doing} within {}", unit::shown(self.within)))
-            }
+            Step::Waiting if is_late => Step::Failed(format!(
+                "{doing} within {}",
+                units::exact_duration(self.within)
+            )),
             step => step,
         };
         self.is_over |= !matches!(step, Step::Waiting);

@@ -94,7 +94,7 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     }
     assert_eq!((told.len(), starts()), (1, 1));
     let why = reason(told.remove(0));
-    assert_eq!(why, "did not finish within 60s: stuck");
+    assert_eq!(why, "did not finish within 1m: stuck");
     drop(stuck);
     // When nothing of it is left, the next one starts.
     while starts() == 1 {

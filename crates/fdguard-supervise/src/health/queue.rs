@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 use std::{fs, io};
 
 use fdguard_probe::parse::diag::{self, DiagEnd, DiagTable};
-use fdguard_probe::parse::net::{self, InetKind, SocketRecord, SocketRow};
+use fdguard_proc::link::Link;
+use fdguard_proc::net::{self, InetKind, SocketRecord, SocketRow};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
@@ -80,11 +82,7 @@ fn sockets(pid: u32) -> Vec<u64> {
     let link = |number: &u32| fs::read_link(format!("{dir}/{number}")).ok();
     let inode = |number: &u32| {
         let target = link(number)?;
-        let inner = target
-            .to_str()?
-            .strip_prefix("socket:[")?
-            .strip_suffix(']')?;
-        inner.parse().ok()
+        Link::parse(target.as_os_str().as_bytes()).socket()
     };
     numbers.iter().filter_map(inode).collect()
 }
@@ -235,7 +233,7 @@ mod tests {
             }
         })
         .unwrap();
-        let Some(fdguard_probe::parse::net::SocketRecord::Inet { rx, local, .. }) = queue else {
+        let Some(fdguard_proc::net::SocketRecord::Inet { rx, local, .. }) = queue else {
             panic!("{queue:?}")
         };
         assert_eq!((rx, local), (1, wanted.address));

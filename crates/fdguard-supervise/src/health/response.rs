@@ -1,5 +1,9 @@
 //! Parses the part of an HTTP response that a probe needs. Pure.
 
+use httparse::{Header, ParserConfig, Status};
+
+use crate::http_head;
+
 /// The longest head that is read.
 pub(super) const HEAD: usize = 16 << 10;
 /// The most bytes of a body that are read and examined.
@@ -30,11 +34,16 @@ pub(super) enum Progress {
 pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
     let mut rest = bytes;
     loop {
-        let Some((head, after)) = head(rest) else {
-            return without_head(rest, ended);
+        let head = &rest[..rest.len().min(HEAD)];
+        let mut fields = http_head::room(head);
+        let mut response = httparse::Response::new(&mut fields);
+        let after = match lenient().parse_response(&mut response, head) {
+            Ok(Status::Complete(length)) => &rest[length..],
+            Ok(Status::Partial) => return without_head(rest, ended),
+            Err(_) => return Progress::Bad(NOT_HTTP.to_owned()),
         };
-        let Some(status) = status(head) else {
-            return Progress::Bad("the response is not HTTP".to_owned());
+        let Some(status) = response.code.filter(|status| *status >= 100) else {
+            return Progress::Bad(NOT_HTTP.to_owned());
         };
         // Informational responses; the final one follows. 101 is final.
         if (100..200).contains(&status) && status != 101 {
@@ -42,7 +51,7 @@ pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
             continue;
         }
         let found = match body && !matches!(status, 101 | 204 | 304) {
-            true => content(head, after, ended),
+            true => content(response.headers, after, ended),
             false => Some(Ok(Vec::new())),
         };
         return match found {
@@ -53,11 +62,21 @@ pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
     }
 }
 
+const NOT_HTTP: &str = "the response is not HTTP";
+
+/// A probe asks whether the service answers, not whether its header is perfect.
+fn lenient() -> ParserConfig {
+    let mut config = ParserConfig::default();
+    config
+        .allow_multiple_spaces_in_response_status_delimiters(true)
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .ignore_invalid_headers_in_responses(true);
+    config
+}
+
 fn without_head(rest: &[u8], ended: bool) -> Progress {
-    if !rest.is_empty() && !b"HTTP/".starts_with(&rest[..rest.len().min(5)]) {
-        return Progress::Bad("the response is not HTTP".to_owned());
-    }
-    match (rest.len() > HEAD, ended) {
+    match (rest.len() >= HEAD, ended) {
         (true, _) => Progress::Bad("the response header is too long".to_owned()),
         (_, true) if rest.is_empty() => {
             Progress::Bad("connection closed without a response".to_owned())
@@ -67,50 +86,19 @@ fn without_head(rest: &[u8], ended: bool) -> Progress {
     }
 }
 
-/// The head with its first line, and what follows the empty line.
-fn head(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut from = 0;
-    while let Some(at) = bytes[from..].iter().position(|byte| *byte == b'\n') {
-        let end = from + at + 1;
-        let rest = &bytes[end..];
-        if let Some(after) = rest.strip_prefix(b"\r\n").or(rest.strip_prefix(b"\n")) {
-            return (end <= HEAD).then_some((&bytes[..end], after));
-        }
-        from = end;
-    }
-    None
-}
-
-/// `HTTP/1.1 200 OK`
-fn status(head: &[u8]) -> Option<u16> {
-    let line = head.split(|byte| *byte == b'\n').next()?;
-    let mut words = line
-        .split(|byte| *byte == b' ')
-        .filter(|word| !word.is_empty());
-    words.next().filter(|word| word.starts_with(b"HTTP/1."))?;
-    let digits = words.next()?.trim_ascii_end();
-    let is_number = digits.len() == 3 && digits.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
-    text.parse().ok().filter(|status| *status >= 100)
-}
-
-fn header<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
-    head.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
-        let at = line.iter().position(|byte| *byte == b':')?;
-        let (found, value) = line.split_at(at);
-        found
-            .eq_ignore_ascii_case(name.as_bytes())
-            .then(|| value[1..].trim_ascii())
-    })
+fn header<'h>(fields: &[Header<'h>], name: &str) -> Option<&'h [u8]> {
+    let mut fields = fields.iter();
+    let found = fields.find(|field| field.name.eq_ignore_ascii_case(name));
+    found.map(|field| field.value)
 }
 
 /// The body when it is complete or long enough.
-fn content(head: &[u8], after: &[u8], ended: bool) -> Option<Result<Vec<u8>, String>> {
-    let coding = header(head, "transfer-encoding");
+fn content(fields: &[Header<'_>], after: &[u8], ended: bool) -> Option<Result<Vec<u8>, String>> {
+    let coding = header(fields, "transfer-encoding");
     if coding.is_some_and(|coding| coding.to_ascii_lowercase().ends_with(b"chunked")) {
         return chunked(after, ended);
     }
-    let length = match header(head, "content-length") {
+    let length = match header(fields, "content-length") {
         None => None,
         Some(text) => match std::str::from_utf8(text)
             .ok()
@@ -242,6 +230,22 @@ mod tests {
         }
         let long = [b"HTTP/1.1 200 OK\r\n".as_slice(), &[b'a'; 20_000]].concat();
         assert!(matches!(read(&long, false, true), Progress::Bad(_)));
+    }
+
+    /// As before: a service with a sloppy header is up.
+    #[test]
+    fn a_sloppy_head_is_read() {
+        for text in [
+            "HTTP/1.1  200  OK\r\nContent-Length: 2\r\n\r\nok",
+            "HTTP/1.1 200\nno colon\nContent-Length: 2\n\nok",
+            "HTTP/1.0 200 OK\nX: a\n b\nContent-Length : 2\n\nok",
+        ] {
+            assert_eq!(
+                read(text.as_bytes(), false, true),
+                done(200, b"ok"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

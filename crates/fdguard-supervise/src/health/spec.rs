@@ -6,12 +6,12 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use fdguard_core::units;
 use regex::bytes::Regex;
 
 use super::series::Timing;
 use super::target::Endpoint;
 use super::url::Url;
-use crate::unit;
 
 /// A check: what to probe, and how often.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +132,7 @@ impl FromStr for CheckSpec {
             ("exec", command) => Ok(Kind::Exec(command.to_owned()).into()),
             ("fd", number) => newline(number).map(Self::from),
             ("line", pattern) => Ok(Kind::Line(pattern.parse()?).into()),
-            ("up", time) => Ok(Kind::Up(unit::duration(time)?).into()),
+            ("up", time) => Ok(Kind::Up(units::parse_duration(time)?).into()),
             _ => Err(format!("{text:?} is not a check: {FORMS}")),
         }
     }
@@ -221,9 +221,9 @@ fn time(timing: &mut Timing, word: &str) -> Result<(), String> {
             .map_err(|_why| format!("{value:?} is not a number"))
     };
     match name {
-        "period" => timing.period = unit::duration(value)?,
-        "timeout" => timing.timeout = unit::duration(value)?,
-        "delay" => timing.initial_delay = unit::duration(value)?,
+        "period" => timing.period = units::parse_duration(value)?,
+        "timeout" => timing.timeout = units::parse_duration(value)?,
+        "delay" => timing.initial_delay = units::parse_duration(value)?,
         "success" => timing.success_threshold = count()?,
         "failure" => timing.failure_threshold = count()?,
         _ => return Err(wrong()),
@@ -256,7 +256,7 @@ impl fmt::Display for Kind {
             Self::Notify => f.write_str("notify"),
             Self::Newline(number) => write!(f, "fd:{number}"),
             Self::Line(pattern) => write!(f, "line:{}", pattern.0),
-            Self::Up(time) => write!(f, "up:{}", unit::shown(*time)),
+            Self::Up(time) => write!(f, "up:{}", units::exact_duration(*time)),
             Self::Accept => f.write_str("accept"),
         }
     }

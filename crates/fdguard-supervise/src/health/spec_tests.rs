@@ -69,7 +69,7 @@ fn what_is_no_check_is_one_clear_line() {
         ("https://x/", "exec:curl"),
         ("fd:2", "descriptor"),
         ("line:[", "regular expression"),
-        ("up:soon", "is not a duration"),
+        ("up:soon", "is not a time"),
         ("ping:host", "is not a check"),
         ("notify:x", "is not a check"),
     ] {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use fdguard_core::units;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::series::Timing;
 use super::spec::{self, CheckSpec, Kind, Page};
-use crate::unit;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,7 +87,8 @@ impl Table {
             self.notify.and_then(|on| on.then_some(Ok(Kind::Notify))),
             self.fd.map(spec::newline_of),
             self.line.map(|pattern| Ok(Kind::Line(pattern.parse()?))),
-            self.up.map(|time| Ok(Kind::Up(unit::duration(&time)?))),
+            self.up
+                .map(|time| Ok(Kind::Up(units::parse_duration(&time)?))),
             self.accept.and_then(|on| on.then_some(Ok(Kind::Accept))),
         ];
         let mut kinds = kinds.into_iter().flatten();
@@ -107,8 +108,8 @@ impl Table {
         let usual = Timing::default();
         let time = |given: Option<f64>, usual: Duration| match given {
             None => Ok(usual),
-            Some(given) => unit::seconds_of(given)
-                .ok_or_else(|| format!("{given} is not a duration in seconds")),
+            Some(given) => units::duration_from_seconds(given)
+                .ok_or_else(|| format!("{given} is not a time in seconds")),
         };
         let timing = Timing {
             initial_delay: time(self.initial_delay_seconds, usual.initial_delay)?,

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use http::Uri;
+use http::uri::Authority;
+
 use super::target::{Endpoint, host_of};
 
 /// The target and the path of a request.
@@ -19,30 +22,34 @@ impl FromStr for Url {
 
     /// `http://HOST[:PORT][/PATH]`, `HOST:PORT/PATH` or `PORT/PATH`.
     fn from_str(text: &str) -> Result<Self, String> {
-        if text
-            .get(..8)
-            .is_some_and(|start| start.eq_ignore_ascii_case("https://"))
-        {
+        // The path is part of the request's first line: nothing that could end it.
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!(
-                "{text:?}: https is not supported; use exec:curl -fsS {text}"
+                "{text:?}: percent-encode spaces and non-ASCII characters, such as %20"
             ));
         }
-        let is_full = text
-            .get(..7)
-            .is_some_and(|start| start.eq_ignore_ascii_case("http://"));
-        let rest = if is_full { &text[7..] } else { text };
-        let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(end);
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+        let is_full = scheme.is_some_and(|it| it.bytes().all(|byte| byte.is_ascii_alphabetic()));
+        let full = if is_full { "" } else { "http://" };
+        let uri: Uri = format!("{full}{text}")
+            .parse()
+            .map_err(|why| format!("{text:?}: {why}"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                return Err(format!(
+                    "{text:?}: https is not supported; use exec:curl -fsS {text}"
+                ));
+            }
+            _ => return Err(format!("{text:?}: use http://")),
+        }
+        let authority = uri.authority().map_or("", Authority::as_str);
         if authority.contains('@') {
             return Err(format!(
                 "{text:?}: user names and passwords are not supported"
             ));
         }
-        let has_port = authority
-            .rsplit_once(':')
-            .is_some_and(|(_, port)| !port.ends_with(']'));
-        let target = if is_full && !has_port {
+        let target = if is_full && uri.port().is_none() {
             Endpoint {
                 host: host_of(authority)?,
                 port: 80,
@@ -50,16 +57,10 @@ impl FromStr for Url {
         } else {
             authority.parse()?
         };
-        // Part of the request's first line: nothing that could end it.
-        if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(format!(
-                "{text:?}: percent-encode spaces and non-ASCII characters, such as %20"
-            ));
-        }
-        let slash = if path.starts_with('/') { "" } else { "/" };
+        let path = uri.path_and_query().map(ToString::to_string);
         Ok(Self {
             target,
-            path: format!("{slash}{path}"),
+            path: path.unwrap_or_else(|| "/".to_owned()),
         })
     }
 }
@@ -86,6 +87,11 @@ mod tests {
             ("http://[::1]:81?x", "http://[::1]:81/?x"),
             ("8787/health", "http://localhost:8787/health"),
             ("web:80/", "http://web:80/"),
+            ("web:80/a?b=http://c", "http://web:80/a?b=http://c"),
+            (
+                "http://h/a%20b/../c;d?e=%C3%A4",
+                "http://h:80/a%20b/../c;d?e=%C3%A4",
+            ),
         ] {
             assert_eq!(text.parse::<Url>().unwrap().to_string(), shown);
         }
@@ -102,6 +108,9 @@ mod tests {
             "http://h/a b",
             "http://h/ä",
             "http://h:0/",
+            "ftp://h/",
+            "http://h:80:80/",
+            "http://[::1/",
         ] {
             assert!(bad.parse::<Url>().is_err(), "{bad}");
         }

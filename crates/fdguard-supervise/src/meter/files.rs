@@ -7,7 +7,9 @@ use std::os::fd::OwnedFd;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_core::{Gap, Pid};
-use fdguard_probe::parse::{fdinfo::Fdinfo, limits, stat::ProcStat, status::ProcStatus};
+use fdguard_proc::{
+    children, fdinfo::Fdinfo, limits, smaps, stat::ProcStat, statm, status::ProcStatus,
+};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 
@@ -116,6 +118,7 @@ impl Files {
     pub(super) fn limits(&mut self, pid: Pid) -> Result<Limits, Refusal> {
         self.read(&format!("/proc/{pid}/limits"))
             .map(limits::open_files)
+            .map(|(soft, hard)| Limits { soft, hard })
     }
 
     /// Slots of its table: all numbers in use are lower, and the table never shrinks.
@@ -127,35 +130,22 @@ impl Files {
     /// Resident memory in bytes.
     pub(super) fn resident(&mut self, pid: Pid) -> Result<u64, Refusal> {
         let bytes = self.read(&format!("/proc/{pid}/statm"))?;
-        let text = String::from_utf8_lossy(bytes);
-        let pages = text
-            .split_whitespace()
-            .nth(1)
-            .and_then(|word| word.parse::<u64>().ok());
-        Ok(pages
-            .ok_or(Refusal::Gone)?
-            .saturating_mul(rustix::param::page_size() as u64))
+        statm::resident(bytes, rustix::param::page_size()).ok_or(Refusal::Gone)
     }
 
     /// Its proportional share of memory: shared pages are divided equally.
     pub(super) fn proportional(&mut self, pid: Pid) -> Result<u64, Refusal> {
         let bytes = self.read(&format!("/proc/{pid}/smaps_rollup"))?;
-        proportional(&String::from_utf8_lossy(bytes)).ok_or(Refusal::Gone)
+        smaps::proportional(bytes).ok_or(Refusal::Gone)
     }
 
     /// The children of a process, by the lists of its threads.
     pub(super) fn children(&mut self, pid: Pid) -> Result<Vec<Pid>, Refusal> {
         let dir = open_dir(&format!("/proc/{pid}/task"))?;
-        let mut children = Vec::new();
+        let mut found = Vec::new();
         for task in numbers(&dir)? {
             match self.read(&format!("/proc/{pid}/task/{task}/children")) {
-                Ok(list) => {
-                    let text = String::from_utf8_lossy(list);
-                    children.extend(
-                        text.split_whitespace()
-                            .filter_map(|word| word.parse::<Pid>().ok()),
-                    );
-                }
+                Ok(list) => found.extend(children::pids(list)),
                 // A thread that exited has left its children to another one.
                 Err(Refusal::Gone) if !task_exists(pid, task) => {}
                 // The kernel was built without these lists.
@@ -163,18 +153,12 @@ impl Files {
                 Err(refusal) => return Err(refusal),
             }
         }
-        Ok(children)
+        Ok(found)
     }
 }
 
 fn task_exists(pid: Pid, task: u64) -> bool {
     rustix::fs::stat(format!("/proc/{pid}/task/{task}")).is_ok()
-}
-
-fn proportional(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
 }
 
 fn open_dir(path: &str) -> Result<OwnedFd, Refusal> {
@@ -271,14 +255,7 @@ fn from(dir: &OwnedFd, number: u64) -> Result<Option<u64>, Refusal> {
 mod tests {
     use testkit::{VictimLaunch, victim_path};
 
-    use super::{Files, Refusal, highest, proportional};
-
-    #[test]
-    fn the_part_of_the_memory_is_read_and_not_the_whole() {
-        let text = "55e0-7ffd ---p 00000000 00:00 0 [rollup]\nRss:  900 kB\nPss:                 123 kB\nPss_Anon: 9 kB\n";
-        assert_eq!(proportional(text), Some(123 * 1024));
-        assert_eq!(proportional("Rss: 9 kB\n"), None);
-    }
+    use super::{Files, Refusal, highest};
 
     #[test]
     fn a_process_is_counted_and_its_highest_number_found_without_a_list() {

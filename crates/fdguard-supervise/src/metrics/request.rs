@@ -4,9 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use fdguard_core::bearer::BearerToken;
 use fdguard_core::exposition;
+use httparse::Status;
 
 use super::state::MetricsState;
 use super::{families, health};
+use crate::http_head;
 
 /// The longest head of a request.
 pub(super) const HEAD: usize = 8 << 10;
@@ -14,8 +16,8 @@ pub(super) const HEAD: usize = 8 << 10;
 /// A parsed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request<'h> {
-    method: &'h [u8],
-    path: &'h [u8],
+    method: &'h str,
+    path: &'h str,
     /// The value of `Authorization`.
     authorization: Option<&'h [u8]>,
     /// The value of `Host`.
@@ -37,39 +39,32 @@ pub(super) enum Head<'h> {
 
 /// Parses a request header. Bodies are ignored: neither GET nor HEAD has one.
 pub(super) fn read(bytes: &[u8]) -> Head<'_> {
-    let Some(end) = end(bytes) else {
-        return if bytes.len() >= HEAD {
-            Head::Long
-        } else {
-            Head::More
-        };
-    };
-    let mut lines = bytes[..end]
-        .split(|byte| *byte == b'\n')
-        .map(<[u8]>::trim_ascii);
-    let mut words = lines.next().unwrap_or_default().split(|byte| *byte == b' ');
-    let (Some(method), Some(path), Some(version), None) =
-        (words.next(), words.next(), words.next(), words.next())
-    else {
+    let head = &bytes[..bytes.len().min(HEAD)];
+    let mut fields = http_head::room(head);
+    let mut request = httparse::Request::new(&mut fields);
+    match request.parse(head) {
+        // `httparse` skips empty lines before a request.
+        _ if head.starts_with(b"\r") || head.starts_with(b"\n") => return Head::Bad,
+        Ok(Status::Complete(_)) => {}
+        Ok(Status::Partial) if head.len() == HEAD => return Head::Long,
+        Ok(Status::Partial) => return Head::More,
+        Err(_) => return Head::Bad,
+    }
+    let (Some(method), Some(path)) = (request.method, request.path) else {
         return Head::Bad;
     };
-    let is_plain = !method.is_empty() && method.iter().all(u8::is_ascii_alphabetic);
-    if !is_plain || !path.starts_with(b"/") || !version.starts_with(b"HTTP/1.") {
+    if !path.starts_with('/') {
         return Head::Bad;
     }
     let (mut authorization, mut host) = (None, None);
-    for line in lines {
-        let Some(at) = line.iter().position(|byte| *byte == b':') else {
-            continue;
-        };
-        let value = line[at + 1..].trim_ascii();
-        let known = match &line[..at] {
-            name if name.eq_ignore_ascii_case(b"authorization") => &mut authorization,
-            name if name.eq_ignore_ascii_case(b"host") => &mut host,
+    for field in request.headers {
+        let known = match field.name {
+            name if name.eq_ignore_ascii_case("authorization") => &mut authorization,
+            name if name.eq_ignore_ascii_case("host") => &mut host,
             _ => continue,
         };
         // Different readers may interpret a duplicate differently.
-        if known.replace(value).is_some() {
+        if known.replace(field.value).is_some() {
             return Head::Bad;
         }
     }
@@ -114,18 +109,6 @@ pub(super) fn misdirected() -> Vec<u8> {
     respond("421 Misdirected Request", PLAIN, text, true)
 }
 
-/// Where the empty line is.
-fn end(bytes: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    while let Some(at) = bytes[from..].iter().position(|byte| *byte == b'\n') {
-        from += at + 1;
-        if matches!(&bytes[from..], [b'\n', ..] | [b'\r', b'\n', ..]) {
-            return Some(from);
-        }
-    }
-    None
-}
-
 /// The whole response.
 pub(super) fn answer(
     request: &Request<'_>,
@@ -133,8 +116,8 @@ pub(super) fn answer(
     token: Option<&BearerToken>,
 ) -> Vec<u8> {
     let with_body = match request.method {
-        b"GET" => true,
-        b"HEAD" => false,
+        "GET" => true,
+        "HEAD" => false,
         _ => {
             return respond(
                 "405 Method Not Allowed",
@@ -144,15 +127,15 @@ pub(super) fn answer(
             );
         }
     };
-    let path = request.path.split(|byte| *byte == b'?').next();
+    let path = request.path.split('?').next();
     match path.unwrap_or_default() {
-        b"/metrics" => respond(
+        "/metrics" => respond(
             "200 OK",
             exposition::CONTENT_TYPE,
             &families::write(state),
             with_body,
         ),
-        b"/health" | b"/healthz" => {
+        "/health" | "/healthz" => {
             let is_known = token.is_some_and(|token| token.allows(request.authorization));
             let report = health::write(state, is_known);
             let status = if report.is_well {
@@ -162,7 +145,7 @@ pub(super) fn answer(
             };
             respond(status, "application/json", &report.body, with_body)
         }
-        b"/" => respond("200 OK", PLAIN, "fdguard: /metrics, /health\n", with_body),
+        "/" => respond("200 OK", PLAIN, "fdguard: /metrics, /health\n", with_body),
         _ => respond(
             "404 Not Found",
             PLAIN,
@@ -291,6 +274,11 @@ mod tests {
             assert_eq!(read(bad.as_bytes()), Head::Bad, "{bad:?}");
         }
         assert_eq!(read(&[b'a'; HEAD]), Head::Long);
+        let fields = [b"GET / HTTP/1.1\n".as_slice(), &b"a:\n".repeat(HEAD / 3)].concat();
+        assert_eq!(read(&fields[..HEAD]), Head::Long);
+        assert_eq!(read(&fields[..HEAD / 2]), Head::More);
+        let whole = [&fields[..15 + 3 * 999], b"\n"].concat();
+        assert!(matches!(read(&whole), Head::Whole(_)), "a thousand fields");
     }
 
     proptest! {

@@ -5,13 +5,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use fdguard_core::bearer::BearerToken;
-use serde::Deserialize;
 
 use fdguard_process::input_file;
 
 /// Where the token comes from. Never from the command line itself, which every user can read.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenSource {
     /// `file:PATH`
     File(PathBuf),
@@ -30,14 +28,6 @@ impl FromStr for TokenSource {
             }
             _ => Err("use file:PATH or env:NAME".to_owned()),
         }
-    }
-}
-
-impl TryFrom<String> for TokenSource {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
     }
 }
 

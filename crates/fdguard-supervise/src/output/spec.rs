@@ -3,21 +3,16 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
-
-use crate::unit;
+use fdguard_core::units;
 
 /// Where a service's output goes.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputSpec {
     /// Whether it also goes to fdguard's output. Absent: inherited without a log, off with one.
     pub pass: Option<Forwarding>,
     /// A file that is rotated (`--log FILE`).
     pub log: Option<PathBuf>,
     /// The size from which on it is rotated (`--log-size 10MiB`).
-    #[serde(deserialize_with = "size")]
     pub log_size: u64,
     /// How many finished files are kept, as `FILE.1` (the newest) and so on (`--log-keep 5`).
     pub log_keep: u32,
@@ -79,7 +74,7 @@ impl FromStr for OutputSpec {
         // From the end: the file name may contain spaces.
         while let Some((before, word)) = rest.rsplit_once(' ') {
             match word.split_once('=') {
-                Some(("size", value)) => form.log_size = unit::size(value)?,
+                Some(("size", value)) => form.log_size = units::parse_size(value)?,
                 Some(("keep", value)) => {
                     let number = value.parse();
                     form.log_keep =
@@ -100,8 +95,7 @@ impl FromStr for OutputSpec {
 }
 
 /// Where output goes besides a log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forwarding {
     /// The service writes directly to fdguard's output. If it must pass through fdguard, the same
     /// as `Lines`.
@@ -131,44 +125,9 @@ impl FromStr for Forwarding {
     }
 }
 
-/// `"10MiB"` or a number of bytes.
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Number(u64),
-        Text(String),
-    }
-    match Either::deserialize(deserializer)? {
-        Either::Number(number) => Ok(number),
-        Either::Text(text) => unit::size(&text).map_err(D::Error::custom),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Forwarding, OutputSpec};
-
-    #[test]
-    fn a_table_is_read_and_wrong_keys_are_errors() {
-        let form: OutputSpec =
-            toml::from_str("pass = \"prefix\"\nlog = \"a.log\"\nlog_size = \"1MiB\"\nlog_keep = 2")
-                .unwrap();
-        let expected = OutputSpec {
-            pass: Some(Forwarding::Prefix),
-            log: Some("a.log".into()),
-            log_size: 1 << 20,
-            log_keep: 2,
-        };
-        assert_eq!(form, expected);
-        assert!(form.check().is_ok());
-        let error = toml::from_str::<OutputSpec>("logs = 3")
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("logs"), "{error}");
-        assert!(toml::from_str::<OutputSpec>("log_size = \"some\"").is_err());
-        assert!("loud".parse::<Forwarding>().is_err());
-    }
 
     #[test]
     fn a_flag_is_a_file_with_words_behind_it() {

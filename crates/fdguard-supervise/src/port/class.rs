@@ -1,7 +1,8 @@
 //! Classifies a process that holds the address.
 
-use fdguard_core::{Pid, ProcKey};
+use fdguard_core::Pid;
 use fdguard_probe::linux::socket_holders::IdentifiedProcess;
+use fdguard_proc::ProcKey;
 use fdguard_process::run_id::RunId;
 
 /// How a process is related to this run.
@@ -46,11 +47,11 @@ pub fn classify(
     let stranger = |because: &str| HolderClass::Stranger {
         because: because.to_owned(),
     };
-    let key = who
+    if who
         .process
-        .start_ticks
-        .map(|start_ticks| ProcKey { pid, start_ticks });
-    if key.is_some_and(|key| ours.registered.contains(&key)) {
+        .key()
+        .is_some_and(|key| ours.registered.contains(&key))
+    {
         let because = "it is registered as a process of an earlier run".to_owned();
         return HolderClass::OursBefore { because };
     }
@@ -75,19 +76,22 @@ pub fn classify(
     if is_running(&run) {
         return stranger(&format!(
             "it belongs to another run that is still active (pid {})",
-            run.pid
+            run.supervisor.pid
         ));
     }
-    let because = format!("the run that started it (pid {}) has ended", run.pid);
+    let because = format!(
+        "the run that started it (pid {}) has ended",
+        run.supervisor.pid
+    );
     HolderClass::OursBefore { because }
 }
 
 #[cfg(test)]
 mod tests {
-    use fdguard_core::ProcKey;
     use fdguard_core::snapshot::Process;
     use fdguard_probe::Probe;
     use fdguard_probe::linux::socket_holders::IdentifiedProcess;
+    use fdguard_proc::ProcKey;
 
     use super::{HolderClass, OwnProcesses, classify};
 

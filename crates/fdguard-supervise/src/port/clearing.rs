@@ -3,12 +3,12 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use fdguard_core::ProcKey;
 use fdguard_probe::{Error, Probe};
+use fdguard_proc::ProcKey;
 use fdguard_process::listen::ListenAddress;
 use fdguard_process::run_id;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid as RawPid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
 
 use super::class::OwnProcesses;
 use super::conflict::{Conflict, find_conflict};
@@ -184,14 +184,12 @@ impl Clearing {
 
 /// Pins a process, if it is this one and an earlier run left it behind.
 fn pin(key: ProcKey, probe: &Probe, ours: &OwnProcesses<'_>) -> Option<OwnedFd> {
-    let raw = RawPid::from_raw(i32::try_from(key.pid).ok()?)?;
-    let pidfd = pidfd_open(raw, PidfdFlags::empty()).ok()?;
-    // Read after the pin: if the pid was reused before, the start time differs.
+    let pidfd = key.open_pidfd().ok()?;
+    // Read while it is pinned and running: its pid was not reused.
     let who = probe.who_is(key.pid, run_id::VARIABLE).ok()?;
-    let same = who.process.start_ticks == Some(key.start_ticks);
     let class = super::classify(&who, ours, run_id::RunId::is_running);
     let may_end = matches!(class, super::HolderClass::OursBefore { .. });
-    (same && may_end && !is_over(&pidfd)).then_some(pidfd)
+    (may_end && !is_over(&pidfd)).then_some(pidfd)
 }
 
 fn signal(pidfd: &OwnedFd, signal: Signal) {

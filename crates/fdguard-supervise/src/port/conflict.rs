@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use fdguard_core::{Pid, ProcKey};
+use fdguard_core::Pid;
 use fdguard_probe::linux::socket_holders::IdentifiedProcess;
-use fdguard_probe::parse::net::{InetKind, SocketRecord};
 use fdguard_probe::{Error, Probe};
+use fdguard_proc::ProcKey;
+use fdguard_proc::net::{InetKind, SocketRecord};
 use fdguard_process::listen::ListenAddress;
 use fdguard_process::run_id::{self, RunId};
 use jiff::Timestamp;

@@ -3,11 +3,10 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::Deserialize;
+use fdguard_core::units;
 
 /// The policies: `refuse`, `wait`, `wait:30s`, `end-if-ours`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortPolicy {
     /// Name the holder and exit.
     #[default]
@@ -25,6 +24,8 @@ pub struct BadPortPolicy(String);
 
 /// How long `wait` alone waits.
 const USUAL: Duration = Duration::from_secs(30);
+/// A service that waits longer is down.
+const LONGEST: Duration = Duration::from_secs(86_400);
 
 impl FromStr for PortPolicy {
     type Err = BadPortPolicy;
@@ -34,35 +35,16 @@ impl FromStr for PortPolicy {
             "refuse" => Some(Self::Refuse),
             "wait" => Some(Self::Wait(USUAL)),
             "end-if-ours" => Some(Self::EndIfOurs),
-            other => other.strip_prefix("wait:").and_then(length).map(Self::Wait),
+            other => {
+                let length = other.strip_prefix("wait:").map(units::parse_duration);
+                let length = length
+                    .and_then(Result::ok)
+                    .filter(|length| *length <= LONGEST);
+                length.map(Self::Wait)
+            }
         };
         policy.ok_or_else(|| BadPortPolicy(text.to_owned()))
     }
-}
-
-impl TryFrom<String> for PortPolicy {
-    type Error = BadPortPolicy;
-
-    fn try_from(text: String) -> Result<Self, BadPortPolicy> {
-        text.parse()
-    }
-}
-
-/// `250ms`, `30s`, `5m`; a day at most.
-fn length(text: &str) -> Option<Duration> {
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let scale = match &text[digits..] {
-        "ms" => 1,
-        "" | "s" => 1000,
-        "m" | "min" => 60_000,
-        _ => return None,
-    };
-    let most = 86_400_000;
-    let length = number.checked_mul(scale).filter(|it| *it <= most)?;
-    Some(Duration::from_millis(length))
 }
 
 #[cfg(test)]
@@ -83,10 +65,6 @@ mod tests {
             ("end-if-ours", PortPolicy::EndIfOurs),
         ] {
             assert_eq!(text.parse(), Ok(policy));
-            let table = toml::from_str::<std::collections::BTreeMap<String, PortPolicy>>(&format!(
-                "p = {text:?}"
-            ));
-            assert_eq!(table.unwrap()["p"], policy);
         }
         for text in [
             "",

@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use fdguard_core::{Class, Text};
+use fdguard_proc::ProcKey;
 
-use super::{RemedyReport, passed, reason};
+use super::{RemedyReport, passed};
 use crate::budget::{Excess, Measure};
+use crate::lifecycle::{Again, Breach, RepeatPolicy, RestartProof};
 use crate::meter::Leak;
-use crate::remedy::{Again, Breach, Instance, RepeatPolicy, RestartProof};
 
 fn breach(value: f64, first: f64) -> Breach {
     Breach {
@@ -44,7 +45,7 @@ fn report<'a>(breach: &'a Breach, leaks: &'a [Leak], line: Option<&'a str>) -> R
 }
 
 fn proof(breach: &Breach) -> RestartProof {
-    let instance = |pid| Instance {
+    let instance = |pid| ProcKey {
         pid,
         start_ticks: u64::from(pid),
     };
@@ -86,10 +87,10 @@ fn with_the_line_there_is_nothing_left_to_look_for() {
     assert!(!said.contains("fdguard trace"), "{said}");
 }
 
-fn again(breach: &Breach, after_relief: Option<u64>, then: RepeatPolicy) -> Again {
+fn again(breach: &Breach, after_remedy: Option<u64>, then: RepeatPolicy) -> Again {
     Again {
         breach: breach.clone(),
-        after_relief: after_relief.map(Duration::from_secs),
+        after_remedy: after_remedy.map(Duration::from_secs),
         after_start: Duration::from_secs(8),
         within: Duration::from_secs(60),
         then,
@@ -110,36 +111,6 @@ fn r29_a_leak_that_is_too_fast_is_told_with_its_figures() {
     let said = report(&breach, &[], None).again(&again(&breach, Some(45), RepeatPolicy::Stop));
     assert!(said.contains("This happened 45 s after a restart for the same reason: it went from 20 to 920 in 40 s (22 a second), too fast for restarts to help."), "{said}");
     assert!(said.contains("stopped for good"), "{said}");
-}
-
-#[test]
-fn fields_say_the_same_and_leave_out_what_is_unknown() {
-    let breach = breach(912.0, 20.0);
-    let leaks = [leak(true)];
-    let fields = report(&breach, &leaks, None).fields();
-    let of = |name: &str| {
-        fields
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| value.as_str())
-    };
-    assert_eq!(
-        [of("budget"), of("value"), of("level"), of("wall")],
-        [Some("fds"), Some("912"), Some("900"), Some("1000")]
-    );
-    assert_eq!(
-        [of("class"), of("count"), of("rate_per_min")],
-        [Some("sqlite-db"), Some("640"), Some("90")]
-    );
-    assert_eq!([of("pid"), of("line")], [Some("4711"), None]);
-    let bare = report(&breach, &[], None).fields();
-    assert!(
-        !bare
-            .iter()
-            .any(|(key, _)| *key == "class" || *key == "count"),
-        "{bare:?}"
-    );
-    assert_eq!(reason(&Measure::Fds), "fd_budget");
 }
 
 #[test]

@@ -1,191 +1,183 @@
-//! Notifications from the program, and its health checks.
+//! The health of a service: its checks, and the deadlines of its current run.
 
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_process::notify::{Access, NotifyMessage, ReceivedMessage, Watchdog, store};
+use fdguard_process::notify::{NotifyMessage, Watchdog};
 
-use super::end::millis;
-use super::run::{Ending, Run};
-use super::{Context, Service, State};
-use crate::event::LogEvent;
-use crate::health::{CheckInputs, HealthChange, HealthCheck, queue};
-use crate::poll::Readiness;
+use super::instance;
+use super::run::Run;
+use crate::config::ServiceConfig;
+use crate::health::{
+    CheckInputs, CommandContext, HealthChange, HealthCheck, HealthState, HeartbeatPipe, Kind,
+    Listener, queue,
+};
+use crate::lifecycle::{Input, Unhealthy};
+use crate::poll::{Interest, Readiness};
 
 /// The interval between searches for a service's listening sockets.
 const LISTENERS: Duration = Duration::from_secs(5);
 
-impl Service<'_> {
-    /// Reads the program's notifications.
-    pub(super) fn hear_program(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
-        for change in self.store.poll() {
-            self.tell_store(&change, cx);
+/// Checks and deadlines.
+#[derive(Debug)]
+pub(super) struct Health {
+    ready: Option<HealthCheck>,
+    checks: Vec<HealthCheck>,
+    /// Whether a check needs the listening sockets.
+    needs_listeners: bool,
+    /// Where it listens, and when that was looked up.
+    listeners: (Vec<Listener>, Option<Instant>),
+    /// It sent `READY=1`.
+    notified: bool,
+    /// When it must be ready.
+    ready_until: Option<Instant>,
+    /// Its watchdog interval, and the current deadline.
+    watchdog: Option<(Duration, Instant)>,
+}
+
+impl Health {
+    /// The error is the reason why its checks cannot work.
+    pub(super) fn new(
+        settings: &ServiceConfig,
+        scene: &Arc<CommandContext>,
+    ) -> Result<Self, String> {
+        let check = |spec| HealthCheck::new(spec, scene);
+        let checks = settings.health.iter().map(check);
+        let is_accept = |kind: &Kind| matches!(kind, Kind::Accept);
+        Ok(Self {
+            ready: settings.ready.as_ref().map(check).transpose()?,
+            checks: checks.collect::<Result<_, _>>()?,
+            needs_listeners: settings.health.iter().any(|spec| is_accept(&spec.kind)),
+            listeners: (Vec::new(), None),
+            notified: false,
+            ready_until: None,
+            watchdog: None,
+        })
+    }
+
+    /// Whether the service has a readiness check.
+    pub(super) fn has_readiness(&self) -> bool {
+        self.ready.is_some()
+    }
+
+    /// Whether all checks succeed; absent without checks, and before the first result.
+    pub(super) fn is_well(&self) -> Option<bool> {
+        let states: Vec<HealthState> = self.checks.iter().map(HealthCheck::state).collect();
+        if states.contains(&HealthState::Failing) {
+            return Some(false);
         }
-        let Some(server) = self.notify.as_mut().filter(|one| ready.has(one.fd())) else {
-            return;
-        };
-        let (access, run) = (self.settings.access, self.run.as_ref());
-        let heard = server.poll(|pid| run.is_some_and(|run| may_speak(access, run, pid)));
-        for ReceivedMessage { message, fds, .. } in heard {
-            self.hear(&message, cx);
-            for change in self.store.hear(&message, fds) {
-                self.tell_store(&change, cx);
-            }
+        states.contains(&HealthState::Healthy).then_some(true)
+    }
+
+    /// A program is about to be started.
+    pub(super) fn begin(&mut self, now: Instant) -> io::Result<Option<HeartbeatPipe>> {
+        self.notified = false;
+        self.listeners = (Vec::new(), None);
+        match &mut self.ready {
+            Some(check) => check.start(now),
+            None => Ok(None),
         }
     }
 
-    fn hear(&mut self, message: &NotifyMessage, cx: &mut Context<'_>) {
-        let watchdog = self.settings.watchdog;
-        let Some(run) = &mut self.run else { return };
-        run.notified |= message.ready;
-        if let Some(status) = &message.status {
-            run.status = Some(status.clone());
-        }
-        if let Some(main) = message
-            .main_pid
-            .filter(|pid| run.tree.members().contains(pid))
-        {
-            run.main = main;
-        }
-        if let (Some(more), Some(until)) = (message.extend_timeout, run.ready_until) {
-            run.ready_until = Some(until.max(cx.now + more));
-        }
-        if run.ending.is_some() {
-            return;
-        }
-        let interval = message.watchdog_interval.filter(|_| watchdog.is_some());
-        if let Some((within, until)) = &mut run.watchdog {
-            *within = interval.unwrap_or(*within);
-            if message.watchdog == Some(Watchdog::Ping) {
-                *until = cx.now + *within;
-            }
-        }
-        if message.watchdog == Some(Watchdog::Trigger) {
-            self.bark("received WATCHDOG=trigger", cx);
-        }
+    /// It was started, and must be ready by this moment.
+    pub(super) fn started(&mut self, ready_until: Instant) {
+        self.ready_until = self.ready.as_ref().map(|_| ready_until);
     }
 
-    fn tell_store(&self, change: &store::StoreChange, cx: &mut Context<'_>) {
-        let event = LogEvent::for_service("fd_store", self.name()).with("count", self.store.len());
-        let (what, name) = match change {
-            store::StoreChange::Stored { name } => ("stored", name),
-            store::StoreChange::Merged { .. } => return,
-            store::StoreChange::Full { name } => ("full", name),
-            store::StoreChange::Removed { name, .. } => ("removed", name),
-            store::StoreChange::HungUp { name } => ("hung_up", name),
-        };
-        cx.sink
-            .emit(&event.with("change", what).with("name", name.as_str()));
-    }
-
-    /// Runs the checks and checks the deadlines.
-    pub(super) fn check(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
-        let is_going = |run: &Run| run.ending.is_some() || run.settle.is_some();
-        if self.run.as_ref().is_none_or(is_going) {
-            return;
-        }
-        self.find_listeners(cx.now);
-        if let Some(failing) = self.ask(cx, ready) {
-            let (reason, failures) = failing;
-            let event = LogEvent::for_service("unhealthy", self.name()).with("failures", failures);
-            cx.sink.emit(&event.with("text", reason));
-            return self.end_run(Ending::Sick("health"));
-        }
-        let Some(run) = &self.run else { return };
-        if run.watchdog.is_some_and(|(_, until)| until <= cx.now) {
-            return self.bark("no WATCHDOG=1 received in time", cx);
-        }
-        let is_late = run.ready_until.is_some_and(|until| until <= cx.now);
-        if is_late && self.state == State::Starting {
-            let up = cx.now.saturating_duration_since(run.started);
-            let event =
-                LogEvent::for_service("not_ready", self.name()).with("after_ms", millis(up));
-            cx.sink.emit(&event.with("text", "not ready in time"));
-            self.end_run(Ending::Sick("not_ready"));
-        }
-    }
-
-    /// Polls every check; returns the reason of a failing one.
-    fn ask(&mut self, cx: &mut Context<'_>, ready: &Readiness) -> Option<(String, u32)> {
-        let run = self.run.as_ref()?;
-        let feeds = CheckInputs {
-            notified: run.notified,
-            listeners: &run.listeners.0,
-        };
-        let mut is_ready = false;
+    /// It is ready from now on.
+    pub(super) fn serve(&mut self, now: Instant, watchdog: Option<Duration>) {
+        self.ready_until = None;
+        self.watchdog = watchdog.map(|within| (within, now + within));
         if let Some(check) = &mut self.ready {
-            is_ready = check.poll(cx.now, ready, &feeds) == Some(HealthChange::Healthy);
-        }
-        let turned = |check: &mut HealthCheck| check.poll(cx.now, ready, &feeds);
-        let failing = self
-            .checks
-            .iter_mut()
-            .filter_map(turned)
-            .find_map(|change| match change {
-                HealthChange::Healthy => None,
-                HealthChange::Failing { reason, failures } => Some((reason, failures)),
-            });
-        if is_ready && self.state == State::Starting {
-            self.is_ready(cx);
-        }
-        failing
-    }
-
-    /// The service is ready from now on.
-    pub(super) fn is_ready(&mut self, cx: &mut Context<'_>) {
-        let Some(run) = &mut self.run else { return };
-        run.ready = true;
-        run.ready_until = None;
-        run.watchdog = self
-            .settings
-            .watchdog
-            .map(|within| (within, cx.now + within));
-        self.state = State::Ready;
-        if let Some(check) = &mut self.ready {
-            let up = cx.now.saturating_duration_since(run.started);
-            let event =
-                LogEvent::for_service("ready", &self.settings.name).with("after_ms", millis(up));
-            cx.sink.emit(&event.with("pid", run.main));
             check.end();
         }
         for check in &mut self.checks {
             // Only readiness checks have pipes.
-            drop(check.start(cx.now));
+            drop(check.start(now));
         }
-        self.answered(cx);
     }
 
-    fn bark(&mut self, text: &str, cx: &mut Context<'_>) {
-        let event = LogEvent::for_service("watchdog", self.name());
-        cx.sink.emit(&event.with("text", text));
-        if let Some(run) = &mut self.run {
-            // A core dump of the hanging process, as systemd does.
-            run.tree.signal(rustix::process::Signal::ABORT.as_raw());
+    /// The run is ending.
+    pub(super) fn end(&mut self) {
+        self.ready_until = None;
+        self.watchdog = None;
+        for check in self.ready.iter_mut().chain(&mut self.checks) {
+            check.end();
         }
-        self.end_run(Ending::Sick("watchdog"));
+    }
+
+    pub(super) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
+        let watchdog = self.watchdog.map(|(_, until)| until);
+        let moments = self.ready_until.into_iter().chain(watchdog);
+        moments.for_each(|moment| wants.until(moment));
+        for check in self.ready.iter().chain(&self.checks) {
+            check.wants(wants);
+        }
+    }
+
+    /// A line of the program's output.
+    pub(super) fn hear_line(&mut self, line: &[u8]) {
+        if let Some(check) = &mut self.ready {
+            check.hear(line);
+        }
+    }
+
+    /// A notification from the program.
+    pub(super) fn hear(&mut self, message: &NotifyMessage, now: Instant) -> Option<Unhealthy> {
+        self.notified |= message.ready;
+        if let (Some(more), Some(until)) = (message.extend_timeout, self.ready_until) {
+            self.ready_until = Some(until.max(now + more));
+        }
+        if let Some((within, until)) = &mut self.watchdog {
+            *within = message.watchdog_interval.unwrap_or(*within);
+            if message.watchdog == Some(Watchdog::Ping) {
+                *until = now + *within;
+            }
+        }
+        let is_trigger = message.watchdog == Some(Watchdog::Trigger);
+        is_trigger.then_some(Unhealthy::Watchdog("received WATCHDOG=trigger"))
+    }
+
+    /// Runs the checks and compares the deadlines.
+    pub(super) fn poll(&mut self, now: Instant, ready: &Readiness, run: &Run) -> Option<Input> {
+        self.find_listeners(now, run);
+        let feeds = CheckInputs {
+            notified: self.notified,
+            listeners: &self.listeners.0,
+        };
+        let mut is_ready = false;
+        if let Some(check) = &mut self.ready {
+            is_ready = check.poll(now, ready, &feeds) == Some(HealthChange::Healthy);
+        }
+        let mut failing = None;
+        for check in &mut self.checks {
+            let change = check.poll(now, ready, &feeds);
+            if let Some(HealthChange::Failing { reason, failures }) = change
+                && failing.is_none()
+            {
+                let why = reason;
+                failing = Some(Unhealthy::Check { why, failures });
+            }
+        }
+        let is_silent = self.watchdog.is_some_and(|(_, until)| until <= now);
+        let silent = is_silent.then_some(Unhealthy::Watchdog("no WATCHDOG=1 received in time"));
+        if let Some(how) = failing.or(silent) {
+            return Some(Input::Unhealthy(how));
+        }
+        if is_ready {
+            return Some(Input::Ready(instance(run.main)));
+        }
+        let late = self.ready_until.take_if(|until| *until <= now);
+        late.map(|_| Input::Unhealthy(Unhealthy::NotReady))
     }
 
     /// Finds its listening sockets, for checks that need them.
-    fn find_listeners(&mut self, now: Instant) {
-        let wanted = self
-            .settings
-            .health
-            .iter()
-            .any(|spec| matches!(spec.kind, crate::health::Kind::Accept));
-        let Some(run) = self.run.as_mut().filter(|_| wanted) else {
-            return;
-        };
-        if run.listeners.1.is_some_and(|at| now < at + LISTENERS) {
-            return;
+    fn find_listeners(&mut self, now: Instant, run: &Run) {
+        let is_fresh = self.listeners.1.is_some_and(|at| now < at + LISTENERS);
+        if self.needs_listeners && !is_fresh {
+            let found = queue::find(&run.members()).unwrap_or_default();
+            self.listeners = (found, Some(now));
         }
-        let found = queue::find(&run.tree.members()).unwrap_or_default();
-        run.listeners = (found, Some(now));
-    }
-}
-
-fn may_speak(access: Access, run: &Run, pid: u32) -> bool {
-    match access {
-        Access::None => false,
-        Access::Main => pid == run.main,
-        Access::Exec | Access::All => run.tree.members().contains(&pid),
     }
 }

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+
+use fdguard_proc::link::Link;
+use fdguard_proc::net::{self, SocketRecord};
 
 use crate::health::queue;
-
-/// A socket that accepts has this bit in the table of unix sockets (`__SO_ACCEPTCON`).
-const ACCEPTS: u32 = 1 << 16;
 
 /// Where these processes listen, TCP and unix; unreadable processes are skipped.
 pub(super) fn places(pids: &[u32]) -> Vec<String> {
     let tcp = queue::find(pids).unwrap_or_default();
     let mut places: Vec<String> = tcp.iter().map(|one| one.address.to_string()).collect();
     let table = fs::read("/proc/self/net/unix").unwrap_or_default();
-    let listening = unix_listeners(&String::from_utf8_lossy(&table));
+    let listening = unix_listeners(&table);
     if !listening.is_empty() {
         let held: BTreeSet<u64> = pids.iter().flat_map(|pid| sockets(*pid)).collect();
         let ours = listening
@@ -24,17 +25,20 @@ pub(super) fn places(pids: &[u32]) -> Vec<String> {
     places
 }
 
-/// Inodes and paths of the unix sockets that accept:
-/// `Num RefCount Protocol Flags Type St Inode Path`.
-fn unix_listeners(table: &str) -> Vec<(u64, String)> {
-    let row = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let flags = u32::from_str_radix(words.nth(3)?, 16).ok()?;
-        let inode = words.nth(2)?.parse().ok()?;
-        let path = words.next().unwrap_or("unnamed");
-        (flags & ACCEPTS != 0).then(|| (inode, path.to_owned()))
+/// Inodes and paths of the unix sockets that accept.
+fn unix_listeners(table: &[u8]) -> Vec<(u64, String)> {
+    let listener = |(ino, record)| match record {
+        SocketRecord::Unix {
+            listening: true,
+            path,
+            ..
+        } => {
+            let path = path.as_deref().unwrap_or(b"unnamed");
+            Some((ino, String::from_utf8_lossy(path).into_owned()))
+        }
+        _ => None,
     };
-    table.lines().skip(1).filter_map(row).collect()
+    net::unix(table).filter_map(listener).collect()
 }
 
 /// Inodes of a process's sockets.
@@ -44,8 +48,7 @@ fn sockets(pid: u32) -> Vec<u64> {
     };
     let inode = |entry: fs::DirEntry| {
         let target = fs::read_link(entry.path()).ok()?;
-        let inner = target.to_str()?.strip_prefix("socket:[")?;
-        inner.strip_suffix(']')?.parse().ok()
+        Link::parse(target.as_os_str().as_bytes()).socket()
     };
     entries.flatten().filter_map(inode).collect()
 }
@@ -58,13 +61,13 @@ mod tests {
 
     #[test]
     fn only_sockets_that_accept_are_listeners() {
-        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+        let table = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
             0000000000000000: 00000002 00000000 00010000 0001 01 1234 /run/a b\n\
             0000000000000000: 00000003 00000000 00000000 0001 03 5678\n\
             0000000000000000: 00000002 00000000 00010000 0005 01 91 @abstract\n\
             nonsense\n";
         let found = unix_listeners(table);
-        assert_eq!(found, [(1234, "/run/a".into()), (91, "@abstract".into())]);
+        assert_eq!(found, [(1234, "/run/a b".into()), (91, "@abstract".into())]);
     }
 
     #[test]

@@ -2,15 +2,18 @@
 
 use std::time::Instant;
 
-use super::{Service, State};
+use fdguard_proc::process::name;
+use fdguard_proc::status::{number_of, resident};
+
+use super::Service;
 use crate::budget::{HighestFd, ProcessReading};
-use crate::health;
+use crate::lifecycle::State;
 use crate::metrics;
 use crate::supervisor::ago;
 
 impl Service<'_> {
     pub(crate) fn shown(&self, now: Instant) -> metrics::ServiceMetrics {
-        let reading = self.thrift.reading.as_ref();
+        let reading = self.budgets.reading.as_ref();
         let processes = reading.map(|reading| &reading.processes[..]);
         let zombies = reading.and_then(|reading| reading.zombies.seen().copied());
         let mut processes: Vec<metrics::ProcessMetrics> =
@@ -18,7 +21,6 @@ impl Service<'_> {
         if let Some(first) = processes.first_mut() {
             first.zombies = zombies;
         }
-        let states = self.checks.iter().map(health::HealthCheck::state);
         metrics::ServiceMetrics {
             name: self.name().to_owned(),
             processes: if self.run.is_some() {
@@ -28,43 +30,27 @@ impl Service<'_> {
             },
             up_since: self.uptime(now).and_then(ago),
             ready: self
-                .ready
-                .as_ref()
-                .map(|_| matches!(self.state, State::Ready | State::Draining)),
-            healthy: all_well(states),
+                .health
+                .has_readiness()
+                .then(|| matches!(self.lifecycle.state(), State::Ready | State::Draining)),
+            healthy: self.health.is_well(),
             reason: None,
-            restarts: self.reasons.clone(),
-            breaches: self.thrift.breaches,
-            last_breach: self.thrift.last_breach,
-            eta: self.time_left(),
+            restarts: self.lifecycle.reasons().clone(),
+            breaches: self.budgets.breaches,
+            last_breach: self.budgets.last_breach,
+            eta: self.budgets.time_left(),
             survivors: self.killed,
-            lines_dropped: self
-                .output
-                .as_ref()
-                .map_or(0, |output| output.dropped().lines),
-            targets: self.thrift.targets(),
+            lines_dropped: self.output.lines_dropped(),
+            targets: self.budgets.targets(),
         }
     }
-}
-
-/// Absent without checks, and before the first result.
-fn all_well(states: impl Iterator<Item = health::HealthState>) -> Option<bool> {
-    let mut well = None;
-    for state in states {
-        match state {
-            health::HealthState::Failing => return Some(false),
-            health::HealthState::Healthy => well = Some(true),
-            health::HealthState::Unknown => {}
-        }
-    }
-    well
 }
 
 fn process(seen: &ProcessReading) -> metrics::ProcessMetrics {
-    let comm = std::fs::read_to_string(format!("/proc/{}/comm", seen.pid));
+    let status = std::fs::read(format!("/proc/{}/status", seen.pid)).unwrap_or_default();
     metrics::ProcessMetrics {
         pid: seen.pid,
-        comm: comm.unwrap_or_default().trim_end().to_owned(),
+        comm: name(seen.pid).unwrap_or_default(),
         open_fds: seen.count.seen().copied(),
         soft: seen.limits.soft,
         hard: seen.limits.hard,
@@ -72,16 +58,9 @@ fn process(seen: &ProcessReading) -> metrics::ProcessMetrics {
             HighestFd::Is(number) => Some(number),
             _ => None,
         },
-        threads: status(seen.pid, "Threads:"),
-        resident: status(seen.pid, "VmRSS:").map(|kibibytes| kibibytes * 1024),
+        threads: number_of(&status, b"Threads"),
+        resident: resident(&status),
         zombies: None,
         classes: seen.classes.seen().cloned(),
     }
-}
-
-/// A number of `/proc/PID/status`.
-fn status(pid: u32, key: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
 }

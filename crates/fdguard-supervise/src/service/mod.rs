@@ -1,85 +1,78 @@
-//! One service: its state, its current run, and what is kept across restarts.
+//! One service: its parts, and the loop that joins them with its lifecycle.
 //!
-//! [`start`] begins a run, [`end`] handles its end and what follows, [`health`] handles the
-//! program's notifications and checks, [`budgets`] watches its usage. All of them are steps of the
-//! one loop and never block.
+//! Each part owns its state: [`Run`] the processes, [`Health`] checks and deadlines,
+//! [`Notifications`] the socket and the stored descriptors, [`Output`] what the program writes,
+//! [`Budgets`] its usage, [`Steps`] evidence and drain. What they find is an input of the
+//! [`Lifecycle`], which decides; the actions are performed here. None of this blocks.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use fdguard_core::snapshot::Limits;
 use fdguard_probe::Probe;
+use fdguard_proc::ProcKey;
 use fdguard_process::listen::ListenAddress;
-use fdguard_process::notify::{FdStore, NotifyServer};
 use fdguard_process::plan::{FIRST_HANDED, InheritedFd};
+use fdguard_process::random;
+use fdguard_process::reserve::Reserve;
 use fdguard_process::tree::StopPlan;
+use rustix::process::Signal;
 
+use crate::budget::ServiceReading;
 use crate::config;
-use crate::event::LogEvent;
-use crate::health::{CommandContext, HealthCheck, Kind};
-use crate::output::ServiceOutput;
-use crate::policy::RestartHistory;
+use crate::drain::{Drain, DrainContext};
+use crate::event::{EventSink, LogEvent};
+use crate::health::{CommandContext, Kind};
+use crate::inject::Injector;
+use crate::lifecycle::{Action, DrainResult, Input, Lifecycle, Request};
 use crate::poll::{Interest, Readiness};
-use crate::remedy::RemedyLock;
 
 mod budgets;
-mod end;
+mod events;
 mod health;
-mod injection;
 mod listening;
 mod metrics_view;
+mod notify;
 mod output;
-mod remedy_steps;
+mod remedy_log;
 mod run;
 mod start;
-mod wording;
+mod steps;
 
-pub(crate) use start::Context;
+use budgets::Budgets;
+use events::millis;
+use health::Health;
+use notify::Notifications;
+use output::Output;
+use remedy_log::RemedyLog;
+use run::Run;
+use steps::Steps;
 
-use run::{Ending, Run};
-
-/// The state of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Others must be ready first.
-    Waiting,
-    /// It runs and is not ready yet.
-    Starting,
-    /// It is ready.
-    Ready,
-    /// It finishes its current work, before a restart.
-    Draining,
-    /// It is being stopped.
-    Stopping,
-    /// It exited, and will be restarted later.
-    BackingOff,
-    /// It is down, as intended.
-    Stopped,
-    /// It is down, unintentionally.
-    Failed,
-}
-
-impl State {
-    /// The name in events and metrics.
-    #[must_use]
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Starting => "starting",
-            Self::Ready => "ready",
-            Self::Draining => "draining",
-            Self::Stopping => "stopping",
-            Self::BackingOff => "backing_off",
-            Self::Stopped => "stopped",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Whether it is a final state.
-    #[must_use]
-    pub(crate) fn is_final(self) -> bool {
-        matches!(self, Self::Stopped | Self::Failed)
-    }
+/// What a service needs from the loop.
+#[derive(Debug)]
+pub(crate) struct Context<'c> {
+    /// The event sink.
+    pub(crate) sink: &'c mut EventSink,
+    /// The time of this poll.
+    pub(crate) now: Instant,
+    /// The part of fdguard's environment that a program gets.
+    pub(crate) environment: &'c [(OsString, OsString)],
+    /// Whether the run ends with the program.
+    pub(crate) once: bool,
+    /// Where evidence goes.
+    pub(crate) evidence: Option<&'c Path>,
+    /// Reserved descriptors for a start when the table is full.
+    pub(crate) reserve: &'c mut Reserve,
+    /// `/dev/null`, for reading and writing.
+    pub(crate) null: &'c OwnedFd,
+    /// The tracer or protection to inject.
+    pub(crate) injector: Option<&'c mut (dyn Injector + 'static)>,
+    /// The limits at the start of fdguard.
+    pub(crate) limits: Limits,
 }
 
 /// Processes that are still running although they should not be. Absent is unknown.
@@ -102,26 +95,18 @@ impl Survivors {
 #[derive(Debug)]
 pub(crate) struct Service<'p> {
     pub(crate) settings: config::ServiceConfig,
-    pub(crate) state: State,
-    history: RestartHistory,
+    lifecycle: Lifecycle,
+    run: Option<Run>,
+    health: Health,
+    notify: Notifications,
+    output: Output,
+    budgets: Budgets<'p>,
+    steps: Steps,
+    remedy_log: RemedyLog,
     /// Sockets that are passed to it at each start.
     sockets: Vec<InheritedFd>,
-    notify: Option<NotifyServer>,
-    store: FdStore,
-    ready: Option<HealthCheck>,
-    checks: Vec<HealthCheck>,
-    run: Option<Run>,
-    thrift: budgets::ServiceBudgets<'p>,
-    steps: remedy_steps::Steps,
     /// Where it is known to listen.
     ports: Vec<u16>,
-    output: Option<ServiceOutput>,
-    next_start: Option<Instant>,
-    pub(crate) restarts: u64,
-    /// The same by reason.
-    reasons: BTreeMap<String, u64>,
-    /// The exit status of fdguard, once the service stays down.
-    pub(crate) outcome: Option<u8>,
     /// Processes killed because they did not exit when requested, in all runs.
     pub(crate) killed: u64,
     /// Processes that could not be ended, in all runs.
@@ -138,7 +123,7 @@ impl<'p> Service<'p> {
         sockets: Vec<InheritedFd>,
         scene: &Arc<CommandContext>,
         probe: &'p Probe,
-        flight: &RemedyLock,
+        lifecycle: Lifecycle,
     ) -> Result<Self, String> {
         let taken = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
         let free = FIRST_HANDED.saturating_add(taken);
@@ -149,30 +134,17 @@ impl<'p> Service<'p> {
                 "ready: descriptor {number} is used by a socket: use fd:{free}"
             ));
         }
-        let check = |spec| HealthCheck::new(spec, scene);
-        let ready = settings.ready.as_ref().map(check).transpose()?;
-        let checks = settings
-            .health
-            .iter()
-            .map(check)
-            .collect::<Result<_, _>>()?;
         Ok(Self {
-            thrift: budgets::ServiceBudgets::new(probe, &settings, flight),
-            steps: remedy_steps::Steps::default(),
-            ports: ports(&settings),
-            output: None,
-            state: State::Waiting,
-            history: RestartHistory::default(),
-            sockets,
-            notify: None,
-            store: FdStore::default(),
-            ready,
-            checks,
+            lifecycle,
             run: None,
-            next_start: None,
-            restarts: 0,
-            reasons: BTreeMap::new(),
-            outcome: None,
+            health: Health::new(&settings, scene)?,
+            notify: Notifications::default(),
+            output: Output::default(),
+            budgets: Budgets::new(probe, &settings),
+            steps: Steps::default(),
+            remedy_log: RemedyLog::default(),
+            ports: ports(&settings),
+            sockets,
             killed: 0,
             survivors: Survivors::default(),
             is_removed: false,
@@ -180,9 +152,30 @@ impl<'p> Service<'p> {
         })
     }
 
+    /// Ends the run gracefully and begins another, with these settings: sockets and stored
+    /// descriptors stay.
+    pub(crate) fn renew(&mut self, fresh: Self, cx: &mut Context<'_>) {
+        if self.settings.output != fresh.settings.output {
+            self.output = Output::default();
+        }
+        self.settings = fresh.settings;
+        self.ports = fresh.ports;
+        self.sockets = fresh.sockets;
+        // Its checks do not matter for a run that is ending: the new ones begin with the next.
+        self.health = fresh.health;
+        self.budgets = fresh.budgets;
+        self.remedy_log = RemedyLog::default();
+        let settings = Box::new(fresh.lifecycle.settings().clone());
+        self.ask(Request::Reload(settings), cx);
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &str {
         &self.settings.name
+    }
+
+    pub(crate) fn lifecycle(&self) -> &Lifecycle {
+        &self.lifecycle
     }
 
     /// The program's process, while it runs.
@@ -195,11 +188,14 @@ impl<'p> Service<'p> {
         self.run.is_some()
     }
 
+    /// Whether all of its output has been written.
+    pub(crate) fn is_written(&self) -> bool {
+        self.output.is_written()
+    }
+
     /// The duration of the current run.
-    pub(crate) fn uptime(&self, now: Instant) -> Option<std::time::Duration> {
-        self.run
-            .as_ref()
-            .map(|run| now.saturating_duration_since(run.started))
+    pub(crate) fn uptime(&self, now: Instant) -> Option<Duration> {
+        self.run.as_ref().map(|run| run.uptime(now))
     }
 
     /// The last status that it reported.
@@ -207,153 +203,260 @@ impl<'p> Service<'p> {
         self.run.as_ref()?.status.as_deref()
     }
 
-    /// Forwards a signal to the program.
-    pub(crate) fn forward(&mut self, signal: i32) {
-        if let Some(run) = &mut self.run {
-            run.tree.signal(signal);
-        }
-    }
-
-    /// Stops it for good.
-    pub(crate) fn stop(&mut self) {
-        self.next_start = None;
-        match &self.run {
-            Some(_) => self.end_run(Ending::Stop),
-            None if !self.state.is_final() => self.state = State::Stopped,
-            None => {}
-        }
-    }
-
-    /// Kills it at once.
-    pub(crate) fn kill(&mut self) {
-        if let Some(run) = &mut self.run {
-            run.ending = Some(Ending::Stop);
-            run.tree.stop(StopPlan {
-                signal: rustix::process::Signal::KILL.as_raw(),
-                grace: std::time::Duration::ZERO,
-            });
-        }
-    }
-
-    /// Ends the run gracefully and begins another, with these settings: sockets and stored
-    /// descriptors stay.
-    pub(crate) fn renew(&mut self, fresh: Self) {
-        if self.settings.output != fresh.settings.output {
-            self.output = None;
-        }
-        self.settings = fresh.settings;
-        self.ports = fresh.ports;
-        self.steps = remedy_steps::Steps::default();
-        self.thrift = fresh.thrift;
-        self.history.forget();
-        self.outcome = None;
-        self.sockets = fresh.sockets;
-        if self.run.is_some() {
-            // Its checks do not matter for a run that is ending: the new ones begin with the next.
-            (self.ready, self.checks) = (fresh.ready, fresh.checks);
-            self.end_run(Ending::Renew("reload"));
-        } else {
-            (self.ready, self.checks) = (fresh.ready, fresh.checks);
-            self.state = State::Waiting;
-            self.next_start = None;
-        }
-    }
-
-    /// Begins, if it has not begun.
-    pub(crate) fn start_waiting(&mut self, cx: &mut Context<'_>) {
-        if self.state == State::Waiting {
-            self.start(cx);
-        }
-    }
-
-    /// It cannot start: a dependency is down.
-    pub(crate) fn give_up_waiting(&mut self, on: &str, cx: &mut Context<'_>) {
-        if self.state == State::Waiting {
-            let event = LogEvent::for_service("down", self.name());
-            cx.sink
-                .emit(&event.with("reason", "dependency").with("dependency", on));
-            self.state = State::Failed;
-            self.outcome = Some(1);
-        }
-    }
-
-    /// Registers its descriptors and deadline.
-    pub(crate) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
-        if let Some(output) = &self.output {
-            output.wants(wants);
-        }
-        if let Some(at) = self.next_start {
-            wants.until(at);
-        }
-        if let Some(server) = &self.notify {
-            wants.read(server.fd());
-        }
-        for fd in self.store.polled() {
-            wants.hang_up(fd);
-        }
-        let Some(run) = &self.run else { return };
-        wants.read(run.tree.fd());
-        if let Some(program_end) = run.tree.program_end() {
-            wants.read(program_end);
-        }
-        let moments = [
-            run.tree.deadline(),
-            run.ready_until,
-            run.watchdog.map(|(_, until)| until),
-            run.settle.map(|settle| settle.next),
-        ];
-        for moment in moments.into_iter().flatten() {
-            wants.until(moment);
-        }
-        for check in self.ready.iter().chain(&self.checks) {
-            check.wants(wants);
-        }
-        self.thrift.wants(wants);
-        self.steps.wants(wants);
-    }
-
-    /// Continues.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
-        self.hear_output(cx, ready);
-        self.hear_program(cx, ready);
-        self.hear_keeper(cx, ready);
-        self.finish_run(cx);
-        self.check(cx, ready);
-        self.watch_budgets(cx, ready);
-        if self.next_start.is_some_and(|at| at <= cx.now) {
-            self.start(cx);
-        }
-    }
-}
-
-impl Service<'_> {
-    /// Whether the parent may get a watchdog message.
-    pub(crate) fn holds(&self) -> bool {
-        self.state != State::Failed && self.thrift.holds()
-    }
-
     /// Its state as an event.
     pub(crate) fn told_state(&self, now: Instant) -> LogEvent {
-        let reading = self.thrift.reading.as_ref();
-        let main = reading.and_then(crate::budget::ServiceReading::of_main);
+        let reading = self.budgets.reading.as_ref();
+        let main = reading.and_then(ServiceReading::of_main);
         let count = main.and_then(|main| main.count.seen().copied());
         LogEvent::for_service("state", self.name())
-            .with("state", self.state.name())
+            .with("state", self.lifecycle.state().name())
             .with("pid", self.main())
             .with("uptime_s", self.uptime(now).map(|up| up.as_secs()))
-            .with("restarts", self.restarts)
+            .with("restarts", self.lifecycle.restarts())
             .with("fds", count)
             .with("limit", main.and_then(|main| main.limits.soft))
-            .with("stored", self.store.len())
+            .with("stored", self.notify.store.len())
             .with("status", self.status())
     }
 
     /// Reopens its log files.
     pub(crate) fn reopen_logs(&mut self) {
-        if let Some(output) = &mut self.output {
-            output.reopen();
+        self.output.reopen();
+    }
+
+    /// Forwards a signal to the program.
+    pub(crate) fn forward(&mut self, signal: i32) {
+        if let Some(run) = &mut self.run {
+            run.signal(signal);
         }
     }
+
+    /// Registers its descriptors and deadline.
+    pub(crate) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
+        if let Some(at) = self.lifecycle.deadline() {
+            wants.until(at);
+        }
+        self.output.wants(wants);
+        self.notify.wants(wants);
+        if let Some(run) = &self.run {
+            run.wants(wants);
+            self.health.wants(wants);
+            self.budgets.wants(wants);
+            self.steps.wants(wants);
+        }
+    }
+}
+
+/// The loop: what the parts report goes to the lifecycle, and its actions to the parts.
+impl Service<'_> {
+    /// Continues.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
+        self.output
+            .poll(&self.settings, &mut self.health, cx, ready);
+        let parts = [
+            Self::poll_notifications,
+            Self::poll_run,
+            Self::poll_health,
+            Self::poll_steps,
+            Self::poll_clock,
+            Self::poll_budgets,
+        ];
+        for poll in parts {
+            for input in poll(self, cx, ready) {
+                self.step(input, cx);
+            }
+        }
+    }
+
+    /// Handles a request from the supervisor.
+    pub(crate) fn ask(&mut self, request: Request, cx: &mut Context<'_>) {
+        self.step(Input::Asked(request), cx);
+    }
+
+    fn step(&mut self, input: Input, cx: &mut Context<'_>) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            for action in self.lifecycle.step(cx.now, input) {
+                self.perform(action, &mut inputs, cx);
+            }
+        }
+    }
+
+    fn poll_notifications(&mut self, cx: &mut Context<'_>, ready: &Readiness) -> Vec<Input> {
+        let run = self.run.as_ref();
+        let messages = self.notify.poll(&self.settings, run, cx, ready);
+        let Some(run) = &mut self.run else {
+            return Vec::new();
+        };
+        let mut inputs = Vec::new();
+        for message in messages {
+            run.hear(&message);
+            let unhealthy = self.health.hear(&message, cx.now);
+            inputs.extend(unhealthy.map(Input::Unhealthy));
+        }
+        inputs
+    }
+
+    fn poll_run(&mut self, cx: &mut Context<'_>, ready: &Readiness) -> Vec<Input> {
+        let Some(run) = &mut self.run else {
+            return Vec::new();
+        };
+        let inputs = run.poll(cx.now, ready, cx.once);
+        if let Some(Input::Exited { end, .. }) = inputs.last() {
+            self.killed += u64::from(end.killed);
+            if let Some(left) = run.lost {
+                self.keeper_lost(left, cx);
+            }
+            self.run_over(cx);
+        }
+        inputs
+    }
+
+    fn keeper_lost(&mut self, left: Survivors, cx: &mut Context<'_>) {
+        self.survivors.add(left);
+        let text = match left.0 {
+            Some(0) => "its keeper process was killed or stopped; all of its processes were ended",
+            Some(_) => {
+                "its keeper process was killed or stopped; some of its processes could not be ended"
+            }
+            None => "its keeper process was killed; all known processes were ended",
+        };
+        let event = LogEvent::for_service("keeper_lost", self.name()).with("survivors", left.0);
+        cx.sink.emit(&event.with("text", text));
+    }
+
+    /// Nothing of the run is left.
+    fn run_over(&mut self, cx: &mut Context<'_>) {
+        self.run = None;
+        self.end_injected(cx);
+        self.health.end();
+        self.budgets.pause();
+        self.output.end();
+    }
+
+    /// Ends the injection: nothing of a run is left, or there was none.
+    fn end_injected(&self, cx: &mut Context<'_>) {
+        if let Some(injector) = &mut cx.injector {
+            for event in injector.ended(&self.settings.name) {
+                cx.sink.emit(&event);
+            }
+        }
+    }
+
+    fn poll_health(&mut self, cx: &mut Context<'_>, ready: &Readiness) -> Vec<Input> {
+        let run = self.run.as_ref().filter(|run| run.is_watched());
+        let input = run.and_then(|run| self.health.poll(cx.now, ready, run));
+        input.into_iter().collect()
+    }
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, ready: &Readiness) -> Vec<Input> {
+        let counted = (&self.budgets.meter, &self.ports[..]);
+        self.steps.poll(self.run.as_ref(), counted, cx, ready)
+    }
+
+    fn poll_clock(&mut self, cx: &mut Context<'_>, _: &Readiness) -> Vec<Input> {
+        let is_due = self.lifecycle.is_due(cx.now);
+        is_due.then_some(Input::Time).into_iter().collect()
+    }
+
+    fn poll_budgets(&mut self, cx: &mut Context<'_>, _: &Readiness) -> Vec<Input> {
+        let waiting = self.lifecycle.waits_for_evidence();
+        match self.run.as_ref().filter(|run| run.is_watched()) {
+            Some(run) => self.budgets.poll(&self.settings, run, waiting, cx),
+            None => Vec::new(),
+        }
+    }
+
+    /// Performs an action. What it brings about at once is the next input.
+    fn perform(&mut self, action: Action, inputs: &mut VecDeque<Input>, cx: &mut Context<'_>) {
+        match action {
+            Action::Start => inputs.extend(self.start(cx)),
+            Action::Serve => self.serve(cx),
+            Action::Abort => self.forward(Signal::ABORT.as_raw()),
+            Action::End(grace) => self.end_run(StopPlan {
+                grace,
+                ..self.settings.stop
+            }),
+            Action::Kill => self.end_run(StopPlan {
+                signal: Signal::KILL.as_raw(),
+                grace: Duration::ZERO,
+            }),
+            Action::Adopt => inputs.extend(self.adopt(cx)),
+            Action::WriteEvidence(pid, within) => {
+                let of = (self.settings.name.as_str(), pid.or(self.main()));
+                let begun = self.steps.begin_evidence(of, within, cx);
+                inputs.extend(begun.err().map(|why| Input::EvidenceDone(Err(why))));
+            }
+            Action::StopEvidence => self.steps.evidence = None,
+            Action::BeginDrain(within) => {
+                let begun = self.begin_drain(within, cx);
+                inputs.extend(begun.err().map(Input::Drained));
+            }
+            Action::StopDrain => self.steps.drain = None,
+            Action::Log(notice) => self.log(notice, cx),
+        }
+    }
+
+    fn serve(&mut self, cx: &mut Context<'_>) {
+        if let Some(run) = self.run.as_ref().filter(|_| self.health.has_readiness()) {
+            let event = LogEvent::for_service("ready", &self.settings.name)
+                .with("after_ms", millis(run.uptime(cx.now)));
+            cx.sink.emit(&event.with("pid", run.main));
+        }
+        self.health.serve(cx.now, self.settings.watchdog);
+    }
+
+    fn end_run(&mut self, plan: StopPlan) {
+        if let Some(run) = &mut self.run {
+            run.stop(plan);
+        }
+        self.health.end();
+        self.budgets.pause();
+    }
+
+    fn adopt(&mut self, cx: &mut Context<'_>) -> Option<Input> {
+        let run = self.run.as_mut()?;
+        let count = run.adopt();
+        let event = LogEvent::for_service("adopted", &self.settings.name).with("pid", run.main);
+        cx.sink.emit(&event.with("count", count));
+        self.budgets.start(cx.once);
+        Some(Input::Adopted(instance(run.main)))
+    }
+
+    fn begin_drain(&mut self, within: Duration, cx: &mut Context<'_>) -> Result<(), DrainResult> {
+        let Some(run) = &mut self.run else {
+            return Err(DrainResult::Ended);
+        };
+        let given = DrainContext {
+            pid: run.main,
+            within,
+            listens: !self.sockets.is_empty(),
+            null: cx.null,
+        };
+        let spec = &self.settings.drain;
+        let begun = cx.reserve.lend(|| Drain::start(spec, &given, cx.now));
+        self.steps.drain = Some(begun?);
+        if let Some(signal) = spec.signal() {
+            run.signal(signal);
+        }
+        let event = LogEvent::for_service("drain", &self.settings.name);
+        cx.sink.emit(&event.with("within_s", within.as_secs()));
+        Ok(())
+    }
+}
+
+/// The process that has this pid now.
+fn instance(pid: u32) -> Option<ProcKey> {
+    ProcKey::read(pid).ok()
+}
+
+/// A random number from 0 to 1.
+fn chance() -> f64 {
+    // Without random bytes the delay is in the middle of its range.
+    let random = random::bytes().map_or(u64::MAX >> 1, u64::from_ne_bytes);
+    #[expect(clippy::cast_precision_loss, reason = "a chance needs no 64 bits")]
+    let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
+    share
 }
 
 /// The ports that fdguard bound for it.

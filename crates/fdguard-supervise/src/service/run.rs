@@ -2,61 +2,41 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::tree::{Exit, Tree};
+use fdguard_process::notify::{Access, NotifyMessage};
+use fdguard_process::tree::{Exit, StopPlan, Tree, TreeEvent};
 
-use crate::health::Listener;
+use super::{Survivors, chance, listening};
+use crate::lifecycle::{Input, LeftProcesses, RunEnd};
+use crate::poll::{Interest, Readiness};
 
 /// After the program exited with 0, a descendant has this long to start listening.
-pub(super) const SETTLE: Duration = Duration::from_secs(3);
+const SETTLE: Duration = Duration::from_secs(3);
 /// The interval between checks meanwhile.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A run.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) tree: Tree,
+    tree: Tree,
     pub(super) started: Instant,
     /// The program's own process; another one after `MAINPID=`.
     pub(super) main: u32,
-    /// It sent `READY=1`.
-    pub(super) notified: bool,
-    pub(super) ready: bool,
-    /// When it must be ready.
-    pub(super) ready_until: Option<Instant>,
-    /// Its watchdog interval, and the current deadline.
-    pub(super) watchdog: Option<(Duration, Instant)>,
-    /// Why it is being ended.
-    pub(super) ending: Option<Ending>,
-    /// The program exited with 0 and left processes; they are examined until then.
-    pub(super) settle: Option<Settle>,
-    /// A process that it left is now the service.
-    pub(super) is_adopted: bool,
     /// The last status that it reported.
     pub(super) status: Option<String>,
-    /// Where it listens, for the accept check, and when that was looked up.
-    pub(super) listeners: (Vec<Listener>, Option<Instant>),
+    is_stopping: bool,
+    /// The program exited with 0 and left processes; they are examined until then.
+    settle: Option<Settle>,
+    /// A process that it left is now the service.
+    is_adopted: bool,
+    /// Its keeper was killed, or was stopped or traced until fdguard killed it.
+    pub(super) lost: Option<Survivors>,
 }
 
 /// The time after the program exited and left processes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settle {
-    pub(super) until: Instant,
-    pub(super) next: Instant,
-}
-
-/// Why a run is being ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// The program exited by itself; only what it left is being stopped.
-    Left,
-    /// It does not work.
-    Sick(&'static str),
-    /// It will be restarted.
-    Renew(&'static str),
-    /// It stays down, with this as fdguard's exit status.
-    Down(u8),
-    /// A stop was requested.
-    Stop,
+struct Settle {
+    until: Instant,
+    next: Instant,
 }
 
 impl Run {
@@ -65,23 +45,132 @@ impl Run {
             main: tree.main(),
             tree,
             started: now,
-            notified: false,
-            ready: false,
-            ready_until: None,
-            watchdog: None,
-            ending: None,
+            status: None,
+            is_stopping: false,
             settle: None,
             is_adopted: false,
-            status: None,
-            listeners: (Vec::new(), None),
+            lost: None,
         }
     }
-}
 
-/// The status that a shell would report.
-pub(super) fn status(exit: Exit) -> u8 {
-    match exit {
-        Exit::Code(code) => code,
-        Exit::Signal(signal) => 128_u8.saturating_add(u8::try_from(signal).unwrap_or(127)),
+    /// Its processes, the main one first.
+    pub(super) fn members(&self) -> Vec<u32> {
+        let mut members = self.tree.members();
+        members.sort_by_key(|pid| *pid != self.main);
+        members
+    }
+
+    pub(super) fn uptime(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
+    }
+
+    /// Whether its health and usage matter: it is not ending.
+    pub(super) fn is_watched(&self) -> bool {
+        !self.is_stopping && self.settle.is_none()
+    }
+
+    pub(super) fn signal(&mut self, signal: i32) {
+        self.tree.signal(signal);
+    }
+
+    pub(super) fn stop(&mut self, plan: StopPlan) {
+        self.is_stopping = true;
+        self.settle = None;
+        self.tree.stop(plan);
+    }
+
+    /// The first process that the program left is the service from now on. Returns how many there
+    /// are.
+    pub(super) fn adopt(&mut self) -> usize {
+        let members = self.members();
+        self.is_adopted = true;
+        self.main = members.first().copied().unwrap_or(self.main);
+        members.len()
+    }
+
+    pub(super) fn may_notify(&self, access: Access, pid: u32) -> bool {
+        match access {
+            Access::None => false,
+            Access::Main => pid == self.main,
+            Access::Exec | Access::All => self.tree.members().contains(&pid),
+        }
+    }
+
+    /// Takes what a notification says about its processes.
+    pub(super) fn hear(&mut self, message: &NotifyMessage) {
+        if let Some(status) = &message.status {
+            self.status = Some(status.clone());
+        }
+        let is_member = |pid: &u32| self.tree.members().contains(pid);
+        if let Some(main) = message.main_pid.filter(is_member) {
+            self.main = main;
+        }
+    }
+
+    /// Registers its descriptors and deadline.
+    pub(super) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
+        wants.tree(&self.tree);
+        if let Some(settle) = &self.settle {
+            wants.until(settle.next);
+        }
+    }
+
+    /// Reads events from the keeper, and examines what the program left. The last input is its end.
+    pub(super) fn poll(&mut self, now: Instant, ready: &Readiness, once: bool) -> Vec<Input> {
+        let has_news = ready.has_tree(&self.tree, now);
+        let mut inputs = Vec::new();
+        while let Some(told) = has_news.then(|| self.tree.told()).flatten() {
+            match told {
+                TreeEvent::MainEnded { exit, left } if left > 0 && !self.is_stopping => {
+                    if exit == Exit::Code(0) && !once {
+                        let until = now + SETTLE;
+                        self.settle = Some(Settle { until, next: now });
+                    } else {
+                        inputs.push(Input::Left(LeftProcesses::default()));
+                    }
+                }
+                TreeEvent::Empty {
+                    exit,
+                    killed,
+                    reaped,
+                } => inputs.push(self.end(now, Some(exit), killed, reaped)),
+                TreeEvent::Lost => {
+                    self.lost = Some(Survivors(self.tree.orphans_left().map(u64::from)));
+                    inputs.push(self.end(now, None, 0, 0));
+                }
+                _ => {}
+            }
+        }
+        inputs.extend(self.examine(now).map(Input::Left));
+        inputs
+    }
+
+    fn end(&mut self, now: Instant, exit: Option<Exit>, killed: u32, reaped: u32) -> Input {
+        self.settle = None;
+        Input::Exited {
+            end: RunEnd {
+                pid: self.tree.main(),
+                // The exit status of an adopted process is not known.
+                exit: exit.filter(|_| !self.is_adopted),
+                up: self.uptime(now),
+                killed,
+                reaped,
+            },
+            chance: chance(),
+        }
+    }
+
+    /// Finds out whether one of the remaining processes is the service itself.
+    fn examine(&mut self, now: Instant) -> Option<LeftProcesses> {
+        let settle = self.settle.filter(|settle| settle.next <= now)?;
+        let pids = self.tree.members();
+        let listening = listening::places(&pids);
+        if listening.is_empty() && now < settle.until {
+            let next = now + LOOK;
+            self.settle = Some(Settle { next, ..settle });
+            return None;
+        }
+        self.settle = None;
+        Some(LeftProcesses { pids, listening })
     }
 }

@@ -3,73 +3,32 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
 
-use fdguard_core::snapshot::Limits;
 use fdguard_process::environment::last_of_each;
-use fdguard_process::plan::{FIRST_HANDED, InheritedFd, Plan, SessionKind};
-use fdguard_process::reserve::Reserve;
+use fdguard_process::plan::{FIRST_HANDED, InheritedFd, Plan, SessionKind, TreeLimits};
 use fdguard_process::run_id::{self, RunId};
-use fdguard_process::tree::{Exit, Options, StartError, Tree};
+use fdguard_process::tree::{Options, StartError, Tree};
 use rustix::fs::{Mode, OFlags};
 
 use super::run::Run;
-use super::{Service, State};
-use crate::event::{EventSink, LogEvent};
+use super::{Context, Service, chance, instance};
+use crate::event::LogEvent;
 use crate::health::HeartbeatPipe;
-use crate::inject::Injector;
+use crate::lifecycle::Input;
 use crate::limit;
-use crate::policy::EndCause;
-
-/// What a service needs from the loop.
-#[derive(Debug)]
-pub(crate) struct Context<'c> {
-    /// The event sink.
-    pub(crate) sink: &'c mut EventSink,
-    /// The time of this poll.
-    pub(crate) now: Instant,
-    /// The part of fdguard's environment that a program gets.
-    pub(crate) environment: &'c [(OsString, OsString)],
-    /// Whether the run ends with the program.
-    pub(crate) once: bool,
-    /// Whether a supervisor restarts fdguard.
-    pub(crate) is_supervised: bool,
-    /// Where evidence goes.
-    pub(crate) evidence: Option<&'c std::path::Path>,
-    /// Reserved descriptors for a start when the table is full.
-    pub(crate) reserve: &'c mut Reserve,
-    /// `/dev/null`, for reading and writing.
-    pub(crate) null: &'c OwnedFd,
-    /// The tracer or protection to inject.
-    pub(crate) injector: Option<&'c mut (dyn Injector + 'static)>,
-    /// The limits at the start of fdguard.
-    pub(crate) limits: Limits,
-}
 
 impl Service<'_> {
     /// Starts the program.
-    pub(super) fn start(&mut self, cx: &mut Context<'_>) {
-        self.next_start = None;
-        let begun = self.begin_checks(cx);
-        let begun = begun.and_then(|pipe| self.plan(pipe, cx));
+    pub(super) fn start(&mut self, cx: &mut Context<'_>) -> Vec<Input> {
+        let begun = self.health.begin(cx.now).map_err(no_pipe);
+        let plan = begun.and_then(|pipe| self.plan(pipe, cx));
         let options = Options {
             reserve: Some(&mut *cx.reserve),
             ..Options::default()
         };
-        match begun.and_then(|plan| Tree::start_with(&plan, options)) {
-            Ok(tree) => self.started(tree, cx),
-            Err(error) => self.not_started(&error, cx),
-        }
-    }
-
-    fn begin_checks(&mut self, cx: &Context<'_>) -> Result<Option<HeartbeatPipe>, StartError> {
-        let refused = |source| StartError::Refused {
-            step: "cannot create the readiness pipe",
-            source,
-        };
-        match &mut self.ready {
-            Some(check) => check.start(cx.now).map_err(refused),
-            None => Ok(None),
+        match plan.and_then(|plan| Tree::start_with(&plan, options)) {
+            Ok(tree) => self.started(Run::new(tree, cx.now), cx),
+            Err(error) => vec![self.not_started(&error, cx)],
         }
     }
 
@@ -79,26 +38,25 @@ impl Service<'_> {
         cx: &mut Context<'_>,
     ) -> Result<Plan, StartError> {
         let mut handed = self.sockets.clone();
-        handed.extend(self.store.handed());
+        handed.extend(self.notify.store.handed());
         if let Some(pipe) = pipe {
             hand_pipe(&mut handed, pipe)?;
         }
-        let group = if cx.once {
-            SessionKind::Same
-        } else {
-            SessionKind::Session
-        };
+        let is_troubled = self.lifecycle.is_troubled();
         Ok(Plan {
             command: self.settings.command.clone(),
             environment: self.environment(cx),
             dir: self.settings.dir.clone(),
-            stdio: self.streams(cx),
+            stdio: self.output.streams(&self.settings, is_troubled, cx),
             handed,
             soft_limit: limit::decide(self.settings.raise_limit, cx.limits).soft,
-            group,
+            group: match cx.once {
+                true => SessionKind::Same,
+                false => SessionKind::Session,
+            },
             cgroup: true,
             terminal: false,
-            limits: fdguard_process::plan::TreeLimits::default(),
+            limits: TreeLimits::default(),
         })
     }
 
@@ -108,8 +66,10 @@ impl Service<'_> {
         if let Some(id) = RunId::own(self.name()) {
             all.push((run_id::VARIABLE.into(), id.to_string().into()));
         }
-        if let Some(server) = self.server(cx) {
-            all.push(("NOTIFY_SOCKET".into(), server));
+        if !cx.once
+            && let Some(address) = self.notify.address(&self.settings, cx)
+        {
+            all.push(("NOTIFY_SOCKET".into(), address));
             if let Some(within) = self.settings.watchdog {
                 let micros = within.as_micros().to_string();
                 all.push(("WATCHDOG_USEC".into(), micros.into()));
@@ -120,71 +80,60 @@ impl Service<'_> {
         all
     }
 
-    /// The socket for notifications, which stays across restarts. Without it the program still
-    /// runs, unless its readiness depends on it.
-    fn server(&mut self, cx: &mut Context<'_>) -> Option<OsString> {
-        if cx.once {
-            return None;
+    /// Lets an injected tracer or protection change the environment.
+    fn inject(&self, environment: &mut Vec<(OsString, OsString)>, cx: &mut Context<'_>) {
+        let Some(injector) = &mut cx.injector else {
+            return;
+        };
+        let (name, command) = (&self.settings.name, &self.settings.command);
+        let begin = || injector.start(name, command, environment);
+        for event in cx.reserve.lend(begin) {
+            cx.sink.emit(&event);
         }
-        if self.notify.is_none() {
-            match fdguard_process::notify::NotifyServer::open() {
-                Ok(server) => self.notify = Some(server),
-                Err(error) => {
-                    let event = LogEvent::for_service("notify_failed", self.name());
-                    let text = format!("cannot create the notification socket: {error}");
-                    cx.sink.emit(&event.with("text", text));
-                }
-            }
-        }
-        let server = self.notify.as_ref()?;
-        Some(server.path().as_os_str().to_owned())
     }
 
-    fn started(&mut self, tree: Tree, cx: &mut Context<'_>) {
-        self.history.started(cx.now);
-        let mut run = Run::new(tree, cx.now);
+    fn started(&mut self, run: Run, cx: &mut Context<'_>) -> Vec<Input> {
         if !cx.once {
             let event = LogEvent::for_service("start", self.name()).with("pid", run.main);
-            let event = match self.restarts {
+            let event = match self.lifecycle.restarts() {
                 0 => event.with("command", shown(&self.settings.command)),
                 restarts => event.with("restarts", restarts),
             };
             cx.sink.emit(&event);
         }
-        run.ready_until = self
-            .ready
-            .as_ref()
-            .map(|_| cx.now + self.settings.ready_timeout);
-        self.state = State::Starting;
-        let main = run.main;
+        self.health.started(cx.now + self.settings.ready_timeout);
+        self.budgets.start(cx.once);
+        let instance = instance(run.main);
         self.run = Some(run);
-        self.begin_thrift(main, cx);
-        if self.ready.is_none() {
-            self.is_ready(cx);
+        let mut inputs = vec![Input::Started(instance)];
+        if !self.health.has_readiness() {
+            inputs.push(Input::Ready(instance));
         }
+        inputs
     }
 
-    fn not_started(&mut self, error: &StartError, cx: &mut Context<'_>) {
+    fn not_started(&mut self, error: &StartError, cx: &mut Context<'_>) -> Input {
         self.end_injected(cx);
         let code = error.code().unwrap_or(125);
         let event =
             LogEvent::for_service("start_failed", self.name()).with("status", u32::from(code));
         cx.sink.emit(&event.with("text", error.to_string()));
-        if let Some(check) = &mut self.ready {
-            check.end();
-        }
-        self.history.started(cx.now);
-        self.follow(Exit::Code(code), EndCause::Itself, "start_failed", cx);
+        self.health.end();
+        let chance = chance();
+        Input::StartFailed { code, chance }
+    }
+}
+
+fn no_pipe(source: std::io::Error) -> StartError {
+    StartError::Refused {
+        step: "cannot create the readiness pipe",
+        source,
     }
 }
 
 /// Puts the pipe at the number that the program expects: named descriptors come first, so numbers
 /// before it are filled.
 fn hand_pipe(handed: &mut Vec<InheritedFd>, pipe: HeartbeatPipe) -> Result<(), StartError> {
-    let refused = |source: std::io::Error| StartError::Refused {
-        step: "cannot create the readiness pipe",
-        source,
-    };
     let next = u32::try_from(handed.len()).unwrap_or(u32::MAX);
     let next = FIRST_HANDED.saturating_add(next);
     if pipe.number < next {
@@ -192,12 +141,12 @@ fn hand_pipe(handed: &mut Vec<InheritedFd>, pipe: HeartbeatPipe) -> Result<(), S
             "descriptor {} is used by a socket: use fd:{next}",
             pipe.number
         );
-        return Err(refused(std::io::Error::other(why)));
+        return Err(no_pipe(std::io::Error::other(why)));
     }
     for _ in next..pipe.number {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let null = rustix::fs::open("/dev/null", flags, Mode::empty());
-        let null = null.map_err(|error| refused(error.into()))?;
+        let null = null.map_err(|error| no_pipe(error.into()))?;
         handed.push(unnamed(null));
     }
     handed.push(unnamed(pipe.fd));

@@ -1,6 +1,7 @@
 //! Start and stop order: a service starts after its dependencies and stops before them.
 
-use crate::service::{Context, Service, State};
+use crate::lifecycle::{Request, State};
+use crate::service::{Context, Service};
 
 /// The states of all services, for decisions about one of them.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ impl Dependencies {
             let after = service.settings.after.clone();
             (
                 service.name().to_owned(),
-                service.state,
+                service.lifecycle().state(),
                 service.is_alive(),
                 after,
             )
@@ -35,11 +36,11 @@ impl Dependencies {
                 *alive && after.iter().any(|one| one == name)
             };
             if !self.services.iter().any(needs) {
-                service.stop();
+                service.ask(Request::Stop, cx);
             }
             return;
         }
-        if service.state != State::Waiting {
+        if service.lifecycle().state() != State::Waiting {
             return;
         }
         let mut is_free = true;
@@ -48,12 +49,12 @@ impl Dependencies {
             match state.map(|(_, state, ..)| *state) {
                 // A service that finished its work successfully counts as ready.
                 Some(State::Ready | State::Draining | State::Stopped) | None => {}
-                Some(State::Failed) => return service.give_up_waiting(&name, cx),
+                Some(State::Failed) => return service.ask(Request::FailWaiting(name), cx),
                 Some(_) => is_free = false,
             }
         }
         if is_free {
-            service.start_waiting(cx);
+            service.ask(Request::Start, cx);
         }
     }
 }

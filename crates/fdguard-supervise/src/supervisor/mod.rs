@@ -20,10 +20,10 @@ use crate::config::{Overrides, RunSettings};
 use crate::event::{EventSink, LogEvent};
 use crate::health::CommandContext;
 use crate::inject::Injector;
+use crate::lifecycle::{Lifecycle, LifecycleSettings, RemedyLock, State};
 use crate::metrics::MetricsServer;
 use crate::poll::{Interest, Readiness};
-use crate::remedy::RemedyLock;
-use crate::service::{Context, Service, State, Survivors};
+use crate::service::{Context, Service, Survivors};
 use crate::{limit, trim};
 
 mod conflict;
@@ -109,7 +109,7 @@ struct Supervisor<'p> {
     limits: Limits,
     pages: Option<MetricsServer>,
     is_trimmed: bool,
-    flight: RemedyLock,
+    remedy_lock: RemedyLock,
     services: Vec<Service<'p>>,
     stopping: Option<Stopping>,
     began: Instant,
@@ -139,7 +139,7 @@ pub fn run(launch: SupervisorLaunch<'_>) -> Result<u8, StartRefusal> {
 impl<'p> Supervisor<'p> {
     fn new(launch: SupervisorLaunch<'p>) -> Result<Self, StartRefusal> {
         let now = Instant::now();
-        let signals = Signals::block(forwardable())
+        let signals = Signals::listen(forwardable())
             .map_err(|error| StartRefusal::machine("cannot set up signal handling", &error))?;
         // A program may kill its keeper. All of fdguard's children are keepers, so any other child
         // is an orphan of such a program. If the kernel refuses this, orphans are found by their
@@ -172,7 +172,7 @@ impl<'p> Supervisor<'p> {
             injector: launch.injector,
             limits: limit::read(),
             pages,
-            flight: RemedyLock::default(),
+            remedy_lock: RemedyLock::default(),
             services: Vec::new(),
             stopping: None,
             began: now,
@@ -258,14 +258,13 @@ impl<'p> Supervisor<'p> {
             dir: settings.dir.clone(),
         });
         let name = settings.name.clone();
-        Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| {
-            StartRefusal {
-                message: format!("{name}: {why}"),
-                hint:
-                    "see fdguard run --help for the forms of checks; an IP address needs no lookup"
-                        .to_owned(),
-                code: 2,
-            }
+        let rules = LifecycleSettings::new(&settings, self.settings.once, self.is_supervised);
+        let lifecycle = Lifecycle::new(rules, self.remedy_lock.clone());
+        Service::new(settings, handed, &scene, self.probe, lifecycle).map_err(|why| StartRefusal {
+            message: format!("{name}: {why}"),
+            hint: "see fdguard run --help for the forms of checks; an IP address needs no lookup"
+                .to_owned(),
+            code: 2,
         })
     }
 
@@ -291,8 +290,9 @@ impl<'p> Supervisor<'p> {
     /// unblocks others at once.
     fn progress(&mut self) {
         loop {
-            let states =
-                |all: &[Service<'_>]| -> Vec<State> { all.iter().map(|one| one.state).collect() };
+            let states = |all: &[Service<'_>]| -> Vec<State> {
+                all.iter().map(|one| one.lifecycle().state()).collect()
+            };
             let before = states(&self.services);
             self.each(|service, cx, standing| standing.progress(service, cx));
             if states(&self.services) == before {
@@ -333,7 +333,6 @@ impl<'p> Supervisor<'p> {
             now: Instant::now(),
             environment: &self.environment,
             once: self.settings.once,
-            is_supervised: self.is_supervised,
             evidence: self.settings.evidence.as_deref(),
             reserve: &mut self.reserve,
             null: &self.null,
@@ -347,8 +346,12 @@ impl<'p> Supervisor<'p> {
 
     /// Releases what only the start needed, once everything runs.
     fn trim(&mut self) {
-        let is_up =
-            |service: &Service<'_>| !matches!(service.state, State::Waiting | State::Starting);
+        let is_up = |service: &Service<'_>| {
+            !matches!(
+                service.lifecycle().state(),
+                State::Waiting | State::Starting
+            )
+        };
         if !self.is_trimmed && self.services.iter().all(is_up) {
             self.is_trimmed = true;
             trim::give_back();
@@ -358,7 +361,7 @@ impl<'p> Supervisor<'p> {
     fn forget_removed(&mut self) {
         let gone = |service: &Service<'_>| service.is_removed && !service.is_alive();
         for service in self.services.iter().filter(|one| gone(one)) {
-            self.past.restarts += service.restarts;
+            self.past.restarts += service.lifecycle().restarts();
             self.past.killed += service.killed;
             self.past.survivors.add(service.survivors);
         }
@@ -368,7 +371,7 @@ impl<'p> Supervisor<'p> {
     /// Every service is down and its output is written, or cannot be: a full disk does not delay
     /// the exit.
     fn is_over(&mut self) -> bool {
-        let is_down = |one: &Service<'_>| one.state.is_final() && !one.is_alive();
+        let is_down = |one: &Service<'_>| one.lifecycle().state().is_final() && !one.is_alive();
         if !self.services.iter().all(is_down) {
             self.down_since = None;
             return false;
@@ -379,7 +382,10 @@ impl<'p> Supervisor<'p> {
 
     /// Logs the final event and returns the exit status.
     fn finish(mut self) -> u8 {
-        let mut outcomes = self.services.iter().filter_map(|one| one.outcome);
+        let mut outcomes = self
+            .services
+            .iter()
+            .filter_map(|one| one.lifecycle().outcome());
         let failed = outcomes.find(|code| *code != 0);
         let is_asked = self.stopping.is_some() && !self.settings.once;
         let code = if is_asked { 0 } else { failed.unwrap_or(0) };
@@ -390,7 +396,11 @@ impl<'p> Supervisor<'p> {
         // Processes that could not be ended are a failure, even if the stop was requested.
         let has_survivors = survivors.0.is_some_and(|count| count > 0);
         let code = if has_survivors { code.max(1) } else { code };
-        let restarts = self.services.iter().map(|one| one.restarts).sum::<u64>();
+        let restarts = self
+            .services
+            .iter()
+            .map(|one| one.lifecycle().restarts())
+            .sum::<u64>();
         let killed = self.services.iter().map(|one| one.killed).sum::<u64>();
         self.services.clear();
         self.end_injector();

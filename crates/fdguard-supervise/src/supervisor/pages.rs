@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use fdguard_proc::file_nr;
 use jiff::Timestamp;
 
 use super::{Supervisor, self_check};
@@ -60,10 +61,7 @@ pub(crate) fn ago(passed: Duration) -> Option<Timestamp> {
 }
 
 fn host() -> HostMetrics {
-    let text = std::fs::read_to_string("/proc/sys/fs/file-nr").unwrap_or_default();
-    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().ok());
-    HostMetrics {
-        allocated: numbers.next().flatten(),
-        maximum: numbers.nth(1).flatten(),
-    }
+    let text = std::fs::read("/proc/sys/fs/file-nr").unwrap_or_default();
+    let (allocated, maximum) = file_nr::used_and_most(&text);
+    HostMetrics { allocated, maximum }
 }

@@ -8,8 +8,8 @@ use fdguard_process::notify::{Heartbeat, NotifyClient, NotifyMessage};
 
 use super::Supervisor;
 use crate::event::{EventSink, LogEvent};
+use crate::lifecycle::State;
 use crate::poll::Interest;
-use crate::service::State;
 
 /// While a step takes long, the parent is asked for this much more time,
 const MORE: Duration = Duration::from_secs(20);
@@ -118,7 +118,7 @@ impl Supervisor<'_> {
             beat.beat(now);
             // A parent that receives no watchdog message restarts fdguard, so send one only while
             // all services are healthy.
-            if self.services.iter().all(super::Service::holds) {
+            if self.services.iter().all(|one| one.lifecycle().holds()) {
                 self.above.tell(&Heartbeat::message(), &mut self.sink);
             }
         }
@@ -126,13 +126,22 @@ impl Supervisor<'_> {
 
     fn tell_standing(&mut self) {
         let is_up = |state: State| matches!(state, State::Ready | State::Draining | State::Stopped);
-        let up = self.services.iter().filter(|one| is_up(one.state)).count();
+        let up = self
+            .services
+            .iter()
+            .filter(|one| is_up(one.lifecycle().state()))
+            .count();
         let status = match &self.services[..] {
-            [one] => format!("{}: {}{}", one.name(), one.state.name(), said(one.status())),
+            [one] => format!(
+                "{}: {}{}",
+                one.name(),
+                one.lifecycle().state().name(),
+                said(one.status())
+            ),
             several => {
-                let down = several.iter().filter(|one| !is_up(one.state));
+                let down = several.iter().filter(|one| !is_up(one.lifecycle().state()));
                 let down: Vec<String> = down
-                    .map(|one| format!(", {}: {}", one.name(), one.state.name()))
+                    .map(|one| format!(", {}: {}", one.name(), one.lifecycle().state().name()))
                     .collect();
                 format!("{up} of {} ready{}", several.len(), down.concat())
             }
@@ -159,7 +168,10 @@ impl Supervisor<'_> {
                 State::Starting | State::Draining | State::Stopping | State::BackingOff
             )
         };
-        let is_busy = self.services.iter().any(|one| takes_time(one.state));
+        let is_busy = self
+            .services
+            .iter()
+            .any(|one| takes_time(one.lifecycle().state()));
         let is_wanted = is_busy && (self.stopping.is_some() || !self.above.is_ready);
         if !is_wanted {
             self.above.ask = None;

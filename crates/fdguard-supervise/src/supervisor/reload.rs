@@ -7,6 +7,7 @@ use std::path::Path;
 use super::{Supervisor, pages};
 use crate::config::{self, RunSettings};
 use crate::event::LogEvent;
+use crate::lifecycle::Request;
 use crate::service::Service;
 use fdguard_process::input_file;
 
@@ -107,9 +108,9 @@ impl<'p> Supervisor<'p> {
         }
         all.append(&mut staying);
         self.services = all;
-        self.each(|service, _, _| {
+        self.each(|service, cx, _| {
             if service.is_removed {
-                service.stop();
+                service.ask(Request::Stop, cx);
             }
         });
         self.sockets.keep_only(&fresh.services);
@@ -139,12 +140,12 @@ impl<'p> Supervisor<'p> {
 
     fn renew(&mut self, name: &str, fresh: Service<'p>) {
         let mut fresh = Some(fresh);
-        self.each(|service, _, _| {
+        self.each(|service, cx, _| {
             if service.name() == name
                 && !service.is_removed
                 && let Some(fresh) = fresh.take()
             {
-                service.renew(fresh);
+                service.renew(fresh, cx);
             }
         });
     }

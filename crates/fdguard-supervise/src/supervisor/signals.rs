@@ -7,6 +7,7 @@ use rustix::process::Signal;
 
 use super::{Stopping, Supervisor, self_check};
 use crate::event::LogEvent;
+use crate::lifecycle::Request;
 use crate::poll::Readiness;
 
 impl Supervisor<'_> {
@@ -28,7 +29,7 @@ impl Supervisor<'_> {
     fn pass_on(&mut self, heard: ReceivedSignal) {
         let is_int = heard.signal == Signal::INT.as_raw();
         if is_int && std::mem::replace(&mut self.was_interrupted, is_int) {
-            return self.each(|service, _, _| service.kill());
+            return self.each(|service, cx, _| service.ask(Request::Kill, cx));
         }
         if heard.sender != 0 {
             self.each(|service, _, _| service.forward(heard.signal));
@@ -65,7 +66,7 @@ impl Supervisor<'_> {
                 .with("why", "second SIGINT")
                 .with("kill", true),
         );
-        self.each(|service, _, _| service.kill());
+        self.each(|service, cx, _| service.ask(Request::Kill, cx));
     }
 
     fn reopen_logs(&mut self) {

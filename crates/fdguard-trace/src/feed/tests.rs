@@ -1,16 +1,13 @@
 //! Synthetic records.
 
 use fdguard_core::event::{StackId, TraceEvent, What};
-use fdguard_core::{Class, ProcKey, TcpState};
+use fdguard_core::{Class, TcpState, TraceKey};
 use fdguard_wire::{CloseCall, EventKind, EventRecord, FdCall, OpenCall, PreventedHarm};
 
 use super::{Delivery, Feed, PATIENCE};
 use crate::ring::DrainedEvents;
 
-const PROCESS: ProcKey = ProcKey {
-    pid: 7,
-    start_ticks: 70,
-};
+const PROCESS: TraceKey = TraceKey { pid: 7, began: 70 };
 
 fn record(kind: EventKind, tid: u32, fd: u32, code: u8) -> EventRecord {
     EventRecord {

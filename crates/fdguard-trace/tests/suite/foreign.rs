@@ -6,7 +6,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use fdguard_trace::{BlindReason, Injection, Options, Symbols, TracedProgram};
+use fdguard_trace::{
+    BlindReason, Options, PreloadSource, SiteDetail, TraceSession, TraceSource as _, TracedProgram,
+};
 
 const WAYS: &[&str] = &[
     "execl",
@@ -25,14 +27,16 @@ const WAYS: &[&str] = &[
 /// library.
 fn traced(words: &[&str]) -> (Output, Vec<String>) {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let injection = Injection::prepare(&words, Options::default()).unwrap();
-    assert_eq!(injection.blind(), None);
+    let source = PreloadSource::prepare(&words, None).unwrap();
+    assert_eq!(source.blind(), None);
     let mut variables: Vec<_> = std::env::vars_os().collect();
-    injection.environment(&mut variables);
+    source.environment(&mut variables);
+    let mut session = TraceSession::start(source, &Options::default()).unwrap();
     let mut start = Command::new(&words[0]);
     let output = start.args(&words[1..]).env_clear().envs(variables).output();
-    let (_, gaps) = injection.hazards(&mut Symbols::new(), true);
-    let omitted = gaps
+    let state = session.finish(SiteDetail::Held, true).unwrap();
+    let omitted = state
+        .gaps
         .into_iter()
         .filter(|gap| gap.what.contains("without fdguard's library"));
     (output.unwrap(), omitted.map(|gap| gap.why).collect())

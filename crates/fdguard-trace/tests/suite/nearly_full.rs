@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fdguard_trace::{Injection, Options, Protection, ReportPolicy, Symbols};
+use fdguard_trace::{Options, PreloadSource, Protection, ReportPolicy, SiteDetail, TraceSession};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// Set for the copy of a test that runs with its own `/dev/shm`.
@@ -97,10 +97,10 @@ fn runs_at_every_level(protect: Option<&Protection>) {
 }
 
 fn runs(words: &[OsString], pages: u64, protect: Option<&Protection>) {
-    let options = Options::default().protecting(protect.cloned());
-    let injection = Injection::prepare(words, options).unwrap();
+    let source = PreloadSource::prepare(words, protect.cloned()).unwrap();
     let mut variables: Vec<_> = std::env::vars_os().collect();
-    injection.environment(&mut variables);
+    source.environment(&mut variables);
+    let mut session = TraceSession::start(source, &Options::default()).unwrap();
     let _fill = leave(pages * 4096).expect("room for the library");
     let mut start = Command::new(&words[0]);
     start.args(&words[1..]).env_clear().envs(variables);
@@ -110,8 +110,7 @@ fn runs(words: &[OsString], pages: u64, protect: Option<&Protection>) {
     assert_eq!(outcome, (Some(0), None), "{pages} pages: {told}");
     assert_eq!(output.stdout, b"whole\n", "{pages} pages");
     // Reading what exists must not fail either.
-    drop(injection.hazards(&mut Symbols::new(), true));
-    injection.tables().unwrap();
+    session.finish(SiteDetail::Held, true).unwrap();
 }
 
 /// Regression: children were killed by SIGBUS at 22 of 37 levels.

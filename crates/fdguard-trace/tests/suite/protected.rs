@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use fdguard_trace::{Injection, Options, Protection, ReportPolicy, Symbols, TracedCommand};
+use fdguard_trace::{
+    Options, PreloadSource, Protection, ReportPolicy, SiteDetail, TraceSession, TraceSource as _,
+    TracedCommand,
+};
 
 use super::run::{alone, alone_of, alone_words, children, protected_of, protected_words, victim};
 
@@ -81,12 +84,19 @@ fn r41_what_was_prevented_is_counted_in_the_table() {
                   for call in (os.close, lambda fd: os.read(fd, 1), lambda fd: os.read(fd, 1)):\n\
                   \x20   try: call(r)\n    except OSError: pass\n";
     let words: Vec<OsString> = ["python3", "-c", script].map(OsString::from).to_vec();
-    let options = Options::default().protecting(Some(Protection::new(ReportPolicy::Once)));
-    let mut traced = TracedCommand::launch(&words, options).unwrap();
+    let options = Options {
+        protect: protection(),
+        ..Options::default()
+    };
+    let mut traced = TracedCommand::launch(&words, &options).unwrap();
     assert!(traced.wait().unwrap().success());
-    let (hazards, _) = traced.hazards(&mut Symbols::new(), true);
+    let hazards = traced
+        .session
+        .finish(SiteDetail::Held, true)
+        .unwrap()
+        .hazards;
     assert!(!hazards.is_empty() && hazards.iter().all(|one| one.prevented));
-    let tables = traced.tables().unwrap();
+    let tables = traced.session.tables().unwrap();
     let table = tables.table_of(traced.pid()).unwrap();
     let counted: Vec<_> = table.prevented.clone().into_iter().collect();
     assert_eq!(counted, [("double-close", 1), ("use-after-close", 2)]);
@@ -101,15 +111,15 @@ fn r41_a_program_that_somebody_else_starts_is_listened_to() {
     ]
     .map(OsString::from)
     .to_vec();
-    let options = Options::default().protecting(Some(Protection::new(ReportPolicy::Once)));
-    let injection = Injection::prepare(&words, options).unwrap();
-    assert_eq!(injection.blind(), None);
+    let source = PreloadSource::prepare(&words, protection()).unwrap();
+    assert_eq!(source.blind(), None);
     let mut variables = vec![
         ("PATH".into(), std::env::var_os("PATH").unwrap()),
         ("HOME".into(), std::env::var_os("HOME").unwrap_or_default()),
         ("NODE_OPTIONS".into(), "--inspect".into()),
     ];
-    injection.environment(&mut variables);
+    source.environment(&mut variables);
+    let mut session = TraceSession::start(source, &Options::default()).unwrap();
     let value = |name: &str| {
         let found = variables.iter().filter(|(known, _)| known == name);
         found
@@ -124,18 +134,22 @@ fn r41_a_program_that_somebody_else_starts_is_listened_to() {
         let output = start.output().unwrap();
         assert!(!output.status.success(), "the second close fails");
     }
-    let (hazards, _) = injection.hazards(&mut Symbols::new(), true);
+    let hazards = session.finish(SiteDetail::Held, true).unwrap().hazards;
     let rules: Vec<&str> = hazards.iter().map(|one| one.rule.as_str()).collect();
     assert_eq!(rules, ["double-close"; 2], "one of each process");
+}
+
+fn protection() -> Option<Protection> {
+    Some(Protection::new(ReportPolicy::Once))
 }
 
 /// A protected program, and what it printed.
 fn printed(words: &[&str]) -> String {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let options = Options::default().protecting(Some(Protection::new(ReportPolicy::Once)));
-    let injection = Injection::prepare(&words, options).unwrap();
+    let source = PreloadSource::prepare(&words, protection()).unwrap();
     let mut variables: Vec<_> = std::env::vars_os().collect();
-    injection.environment(&mut variables);
+    source.environment(&mut variables);
+    let _session = TraceSession::start(source, &Options::default()).unwrap();
     let mut start = std::process::Command::new(&words[0]);
     start.args(&words[1..]).env_clear().envs(variables);
     let output = start.output().unwrap();

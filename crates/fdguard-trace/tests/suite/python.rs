@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use fdguard_core::origin::{Frame, Language};
-use fdguard_trace::{Options, Site, Symbols, TracedCommand};
+use fdguard_trace::{Options, Site, SiteDetail, TracedCommand};
 
 /// It leaves a file and a socket open, the former through C code that calls back, and exits without
 /// cleanup.
@@ -63,16 +63,9 @@ fn leaks(minor: &str) -> Option<Vec<Site>> {
         return None;
     };
     let words: Vec<OsString> = vec![python.into(), "-c".into(), SCRIPT.into()];
-    let mut traced = TracedCommand::launch(&words, Options::default()).unwrap();
+    let mut traced = TracedCommand::launch(&words, &Options::default()).unwrap();
     assert!(traced.wait().unwrap().success());
-    let tables = traced.tables().unwrap();
-    let table = tables.table_of(traced.pid()).expect("a table");
-    let sites = Site::rank(
-        &tables,
-        table,
-        table.open.keys().copied(),
-        &mut Symbols::new(),
-    );
+    let sites = traced.session.sites_of(traced.pid()).unwrap();
     assert_eq!(sites.len(), 2, "{sites:#?}");
     Some(sites)
 }
@@ -123,11 +116,15 @@ fn r19_signal_handlers_in_c_that_close_at_any_moment_of_python() {
             continue;
         };
         let words: Vec<OsString> = vec![python.into(), "-c".into(), INTERRUPTED.into()];
-        let mut traced = TracedCommand::launch(&words, Options::default()).unwrap();
+        let mut traced = TracedCommand::launch(&words, &Options::default()).unwrap();
         let status = traced.wait().unwrap();
         assert!(status.success(), "{minor}: {status}");
         // Each of them is a second close of a number that the script had already closed.
-        let (hazards, _) = traced.hazards(&mut Symbols::new(), true);
+        let hazards = traced
+            .session
+            .finish(SiteDetail::Held, true)
+            .unwrap()
+            .hazards;
         let closes = hazards.iter().filter(|one| one.rule == "double-close");
         let closes: u64 = closes.map(|one| one.count).sum();
         assert!(closes > 10, "{minor}: {hazards:?}");

@@ -121,7 +121,10 @@ pub(crate) fn protected_words(words: &[OsString]) -> Run {
 }
 
 fn protection() -> Options {
-    Options::default().protecting(Some(Protection::new(ReportPolicy::Once)))
+    Options {
+        protect: Some(Protection::new(ReportPolicy::Once)),
+        ..Options::default()
+    }
 }
 
 pub(crate) fn traced_words(words: &[OsString]) -> Run {
@@ -131,8 +134,8 @@ pub(crate) fn traced_words(words: &[OsString]) -> Run {
 fn traced_in(options: Options, words: impl FnOnce(&Path) -> Vec<OsString>) -> Run {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("said");
-    let mut traced = TracedCommand::launch(&words(&file), options).unwrap();
-    assert_eq!(traced.blind(), None);
+    let mut traced = TracedCommand::launch(&words(&file), &options).unwrap();
+    assert_eq!(traced.session.source().blind(), None);
     let status = traced.wait().unwrap();
     Run {
         outcome: Outcome {
@@ -140,7 +143,7 @@ fn traced_in(options: Options, words: impl FnOnce(&Path) -> Vec<OsString>) -> Ru
             status,
         },
         pid: traced.pid(),
-        tables: traced.tables().unwrap(),
+        tables: traced.session.tables().unwrap(),
     }
 }
 
@@ -161,7 +164,7 @@ pub(crate) fn both_ways(program: &Path) -> (Outcome, Outcome) {
         Command::new(&words[0]).args(&words[1..]).status().unwrap()
     });
     let traced = outcome("traced", &|words| {
-        let mut traced = TracedCommand::launch(words, Options::default()).unwrap();
+        let mut traced = TracedCommand::launch(words, &Options::default()).unwrap();
         traced.wait().unwrap()
     });
     (alone, traced)

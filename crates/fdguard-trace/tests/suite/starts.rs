@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
-use fdguard_trace::{Options, Symbols, TracedCommand};
+use fdguard_trace::{Options, TracedCommand};
 
 fn victim() -> PathBuf {
     let flags = ["-O2", "-g", "-fomit-frame-pointer"];
@@ -29,7 +29,7 @@ fn launch(mode: &str, file: &Path) -> TracedCommand {
     let script = "exec \"$0\" \"$1\" > \"$2\" 2>&1";
     let mut words: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
     words.extend([victim().into(), mode.into(), file.into()]);
-    TracedCommand::launch(&words, Options::default()).unwrap()
+    TracedCommand::launch(&words, &Options::default()).unwrap()
 }
 
 #[track_caller]
@@ -42,8 +42,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Started, waited for, zombies: for each line, by its mark.
-fn accounts(traced: &TracedCommand) -> BTreeMap<String, (u64, u64, u64)> {
-    let lines = traced.child_lines(&mut Symbols::new());
+fn accounts(traced: &mut TracedCommand) -> BTreeMap<String, (u64, u64, u64)> {
+    let lines = traced.session.child_lines();
     let line = |pile: &ChildPile| pile.origin.culprit.as_ref().and_then(|one| one.line);
     let mark = |wanted: u32| marks().into_iter().find(|(_, line)| *line == wanted);
     let of_mark = lines.iter().map(|(pile, _)| {
@@ -69,8 +69,8 @@ fn every_start_and_every_wait_is_recorded_with_its_line() {
         .filter(|name| !LEFT_OUT.contains(&&**name));
     let wanted: BTreeMap<String, (u64, u64, u64)> = wanted.map(|name| (name, (1, 1, 0))).collect();
     wait_until("all are reported", || {
-        accounts(&traced) == wanted || {
-            eprintln!("{:#?}", accounts(&traced));
+        accounts(&mut traced) == wanted || {
+            eprintln!("{:#?}", accounts(&mut traced));
             false
         }
     });
@@ -91,8 +91,8 @@ fn who_ended_and_is_not_waited_for_is_a_zombie_of_its_line() {
         .map(|name| (name, (1, 0, 1)))
         .collect();
     wait_until("all have ended", || {
-        accounts(&traced) == wanted || {
-            eprintln!("{:#?}", accounts(&traced));
+        accounts(&mut traced) == wanted || {
+            eprintln!("{:#?}", accounts(&mut traced));
             false
         }
     });

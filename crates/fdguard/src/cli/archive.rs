@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-
-use super::duration::parse;
+use fdguard_core::units::parse_duration;
 
 /// Move logs to an archive without losing a line.
 #[derive(Clone, Debug, Args)]
@@ -26,7 +25,7 @@ pub struct ArchiveArgs {
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
     /// Time to wait for writers and locks, for all files together; 0 tries once.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub wait: Duration,
     /// Refuse files outside this directory, after resolving symbolic links.
     #[arg(long, value_name = "DIR")]

@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 use fdguard_core::Pid;
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::Allowance;
+use fdguard_core::units::{parse_duration, parse_positive_duration};
 
 use super::SettingsArgs;
-use super::duration::parse_positive;
 use super::protect::ProtectArgs;
 use super::ready::ReadyArg;
 use super::select::parse_pid;
@@ -37,6 +37,9 @@ pub struct CheckArgs {
     /// Thresholds.
     #[command(flatten)]
     pub settings: SettingsArgs,
+    /// Print every setting of the scenario and of fdguard.toml with its source, and exit.
+    #[arg(long)]
+    pub explain: bool,
     /// Protection: closed descriptor numbers are quarantined so that stale uses are detected.
     #[command(flatten)]
     pub protect: ProtectArgs,
@@ -44,16 +47,16 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub reports: ReportArgs,
     /// Stop the program (SIGTERM) after this time; by default fdguard waits for it to exit.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_duration)]
     pub length: Option<Duration>,
     /// Repeat the exercise, or run the program, for this long.
-    #[arg(long, value_name = "TIME", value_parser = parse_positive, conflicts_with = "length")]
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, conflicts_with = "length")]
     pub soak: Option<Duration>,
     /// Compare final counts with this file; update it when the check passes.
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// Sampling interval of the external probe.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_positive)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_positive_duration)]
     pub every: Duration,
     /// Start the program with this soft descriptor limit, so that slow leaks show early.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..))]
@@ -62,7 +65,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = crate::exit::FINDINGS)]
     pub error_exitcode: u8,
     /// Program or server to run, with its arguments.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["pid", "scenario"])]
+    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["pid", "scenario", "explain"])]
     pub command: Vec<OsString>,
 }
 
@@ -98,7 +101,7 @@ pub struct ExerciseArgs {
     #[arg(help_heading = "Exercise", long, value_name = "HOW")]
     pub ready: Option<ReadyArg>,
     /// Time limit for the server to become ready.
-    #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "30s", value_parser = parse_positive)]
+    #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "30s", value_parser = parse_positive_duration)]
     pub ready_timeout: Duration,
     /// Run this shell command after the cycles to make the server release resources, such as a
     /// garbage collection.
@@ -108,7 +111,7 @@ pub struct ExerciseArgs {
     #[arg(help_heading = "Exercise", long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub concurrency: u32,
     /// Time limit of one cycle; a longer cycle counts as failed.
-    #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "60s", value_parser = parse_positive)]
+    #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "60s", value_parser = parse_positive_duration)]
     pub cycle_timeout: Duration,
     /// Check a running server. fdguard does not stop it and cannot name source lines.
     #[arg(help_heading = "Exercise", short, long, value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "limit", "length"])]
@@ -135,7 +138,7 @@ pub struct LeaveArgs {
     #[arg(help_heading = "Allowances", long)]
     pub keep_leftovers: bool,
     /// Time for remaining processes to exit after the program.
-    #[arg(help_heading = "Allowances", long, value_name = "TIME", default_value = "2s", value_parser = super::duration::parse)]
+    #[arg(help_heading = "Allowances", long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     pub grace: Duration,
 }
 

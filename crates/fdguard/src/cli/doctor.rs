@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use fdguard_core::units::parse_positive_duration;
 
-use super::duration::parse_positive;
 use super::{SelectArgs, SettingsArgs};
 
 /// Run every check on a process and write the evidence for an issue.
@@ -26,10 +26,10 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "all", "length", "every"])]
     pub from: Option<PathBuf>,
     /// Time to watch the process.
-    #[arg(long = "for", value_name = "TIME", default_value = "15s", value_parser = parse_positive)]
+    #[arg(long = "for", value_name = "TIME", default_value = "15s", value_parser = parse_positive_duration)]
     pub length: Duration,
     /// Sampling interval.
-    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive)]
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive_duration)]
     pub every: Duration,
     /// Thresholds.
     #[command(flatten)]

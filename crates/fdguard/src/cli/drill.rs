@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-
-use super::duration::parse_positive;
+use fdguard_core::units::parse_positive_duration;
 
 /// Test a service: kill -9, full table, taken port, orphan.
 #[derive(Clone, Debug, Args)]
@@ -25,7 +24,7 @@ pub struct DrillArgs {
     #[arg(long, value_name = "SOCKET")]
     pub listen: Vec<String>,
     /// Time limit to recover after kill -9.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_positive)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_positive_duration)]
     pub within: Duration,
     /// Print one JSON document.
     #[arg(long)]

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-
-use super::duration;
+use fdguard_core::units::{parse_positive_duration, parse_size};
 
 /// Serve agent sessions, cleanup and interruptible calls (HTTP, MCP).
 #[derive(Debug, Args)]
@@ -64,13 +63,13 @@ pub struct SessionArgs {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one)]
     pub max_sessions: usize,
     /// Close a session that has been idle for this long.
-    #[arg(long, value_name = "TIME", default_value = "900s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "TIME", default_value = "900s", value_parser = parse_positive_duration)]
     pub idle: Duration,
     /// Interval between searches for idle sessions.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_positive_duration)]
     pub reap_every: Duration,
     /// Lease for clients that do not request one.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_positive_duration)]
     pub lease: Duration,
     /// Start a new Python interpreter for each session instead of using a pre-started one.
     #[arg(long)]
@@ -141,18 +140,9 @@ fn mode(text: &str) -> Result<u32, String> {
 }
 
 fn size(text: &str) -> Result<usize, String> {
-    let units = [
-        ("GiB", 1 << 30),
-        ("MiB", 1 << 20),
-        ("KiB", 1 << 10),
-        ("", 1),
-    ];
-    let parsed = units.into_iter().find_map(|(unit, bytes)| {
-        let number: usize = text.strip_suffix(unit)?.trim().parse().ok()?;
-        number.checked_mul(bytes)
-    });
-    let parsed = parsed.filter(|size| (1..=1 << 30).contains(size));
-    parsed.ok_or_else(|| "must be a size from 1 byte to 1GiB, such as 8MiB".to_owned())
+    let size = usize::try_from(parse_size(text)?).ok();
+    let size = size.filter(|size| (1..=1 << 30).contains(size));
+    size.ok_or_else(|| "must be from 1 byte to 1GiB".to_owned())
 }
 
 #[cfg(test)]
@@ -162,7 +152,8 @@ mod tests {
     #[test]
     fn sizes_and_modes_are_read_or_refused() {
         assert_eq!((size("8MiB"), size("500")), (Ok(8 << 20), Ok(500)));
-        for wrong in ["", "0", "-1", "8MB", "2GiB", "MiB", "99999999999999999999"] {
+        assert_eq!((size("8MB"), size("64M")), (Ok(8_000_000), Ok(64 << 20)));
+        for wrong in ["", "0", "-1", "2GiB", "MiB", "99999999999999999999"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
         assert_eq!(mode("0660"), Ok(0o660));

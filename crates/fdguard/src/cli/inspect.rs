@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-
-use super::duration::parse_positive;
+use fdguard_core::units::parse_positive_duration;
 
 /// Check a SQLite database or log for damage and list its holders.
 #[derive(Clone, Debug, Args)]
@@ -46,7 +45,7 @@ pub struct InspectArgs {
     #[arg(long)]
     pub watch: bool,
     /// Time to watch.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive, requires = "watch")]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_duration, requires = "watch")]
     pub length: Option<Duration>,
     /// Print one JSON document; with --watch, one per event.
     #[arg(long)]

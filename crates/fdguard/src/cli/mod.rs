@@ -12,7 +12,6 @@ mod diff;
 mod doctor;
 #[cfg(feature = "supervise")]
 mod drill;
-mod duration;
 mod explain;
 mod help;
 #[cfg(feature = "host")]

@@ -1,8 +1,10 @@
 //! Arguments of `fdguard top`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use fdguard_core::units::parse_duration;
 
 /// Show which processes are growing or near a descriptor limit.
 #[derive(Clone, Debug, Args)]
@@ -19,8 +21,8 @@ pub struct TopArgs {
     #[arg(long)]
     pub json: bool,
     /// Refresh interval in seconds.
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_interval)]
-    pub interval: f64,
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    pub interval: Duration,
     /// Show only processes whose command or PID contains TEXT.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
@@ -32,9 +34,10 @@ pub struct TopArgs {
     pub output: Option<PathBuf>,
 }
 
-fn parse_interval(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('s').parse::<f64>() {
-        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("an interval must be 0.1 to 3600 seconds".to_owned()),
-    }
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text)?;
+    let is_fit = (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&interval);
+    is_fit
+        .then_some(interval)
+        .ok_or_else(|| "an interval must be 0.1 to 3600 seconds".to_owned())
 }

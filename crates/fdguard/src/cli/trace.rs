@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use fdguard_core::proof::Allowance;
+use fdguard_core::units::parse_positive_duration;
 
 use super::SettingsArgs;
-use super::duration::parse_positive;
 use super::protect::ProtectArgs;
 
 /// Find the line of code that opened what is still open.
@@ -28,10 +28,10 @@ pub struct TraceArgs {
     /// Stop the program (SIGTERM) after this time.
     ///
     /// By default fdguard waits for the program to exit. With --report: how long to observe it.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_duration)]
     pub length: Option<Duration>,
     /// Sampling interval of the external probe.
-    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive)]
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive_duration)]
     pub every: Duration,
     /// Thresholds.
     #[command(flatten)]

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use fdguard_core::units::parse_positive_duration;
 use fdguard_process::listen::Listen;
 
 use super::FailOn;
-use super::duration::parse_positive;
 use crate::unit::UnitTarget;
 
 /// Write or lint a unit for systemd, launchd, supervisord or compose.
@@ -38,7 +38,7 @@ pub struct UnitArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<std::net::SocketAddr>,
     /// Time between the stop signal and SIGKILL.
-    #[arg(long = "stop-grace", value_name = "TIME", default_value = "10s", value_parser = parse_positive)]
+    #[arg(long = "stop-grace", value_name = "TIME", default_value = "10s", value_parser = parse_positive_duration)]
     pub grace: Duration,
     /// When fdguard restarts the program.
     #[arg(long, value_enum, default_value_t = RestartArg::OnFailure, value_name = "WHEN")]

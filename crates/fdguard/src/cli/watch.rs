@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fdguard_core::config::Expectation;
+use fdguard_core::units::{parse_duration, parse_positive_duration};
 
 use super::SelectArgs;
-use super::duration::{parse, parse_positive};
 
 /// Watch a process for leaks: class, rate, time left to each limit.
 #[derive(Clone, Debug, Args)]
@@ -25,16 +25,16 @@ pub struct WatchArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Time to watch; by default until interrupted or the process exits.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_duration)]
     pub length: Option<Duration>,
     /// Sampling interval.
     ///
     /// Default: an eightieth of --for, but 250ms to 300s. Without --for: 1s in the live view,
     /// otherwise 300s.
-    #[arg(long, value_name = "TIME", value_parser = parse_positive)]
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     pub every: Option<Duration>,
     /// Random variation of the sampling interval; a tenth of it by default from one minute on.
-    #[arg(long, value_name = "TIME", value_parser = parse)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub jitter: Option<Duration>,
     /// Thresholds.
     #[command(flatten)]

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
+use fdguard_core::units::counted;
 use fdguard_files::Archive;
 use fdguard_files::archive::{
     ArchiveMethod, ArchiveOutcome, ArchiveReceipt, ArchiveReport, UnusedProof,
@@ -105,8 +106,8 @@ fn line(receipt: &ArchiveReceipt) -> String {
     }
     let mut parts = Vec::new();
     if let (Some(lines), Some(bytes)) = (receipt.lines, receipt.bytes) {
-        parts.push(count(lines, "line"));
-        parts.push(count(bytes, "byte"));
+        parts.push(counted(lines, "line"));
+        parts.push(counted(bytes, "byte"));
     }
     parts.extend(tail(receipt));
     match receipt.method {
@@ -115,7 +116,7 @@ fn line(receipt: &ArchiveReceipt) -> String {
         Some(ArchiveMethod::Found) | None => {}
     }
     if !receipt.writers.is_empty() {
-        let writers = count(receipt.writers.len() as u64, "writer");
+        let writers = counted(receipt.writers.len(), "writer");
         parts.push(format!("waited for {writers}"));
     }
     if receipt.proof == Some(UnusedProof::Scan) {
@@ -130,16 +131,10 @@ fn line(receipt: &ArchiveReceipt) -> String {
     text
 }
 
-/// `1 line`, `2 lines`.
-fn count(number: u64, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
-}
-
 fn tail(receipt: &ArchiveReceipt) -> Option<String> {
     let tail = receipt.tail?;
     if tail.torn_bytes > 0 {
-        let torn = count(tail.torn_bytes, "byte");
+        let torn = counted(tail.torn_bytes, "byte");
         return Some(format!("the last line is torn ({torn})"));
     }
     (tail.last_line_is_json == Some(false)).then(|| "the last line is not JSON".to_owned())

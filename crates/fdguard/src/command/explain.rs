@@ -7,13 +7,14 @@ use fdguard_core::explain::{self, Explanation, LogScanner, LogVerdict, WallName}
 use fdguard_core::playbook::{self, Playbook, Suspect};
 use fdguard_core::summary::ClassCount;
 use fdguard_core::{Class, Pid, Snapshot, Summary, Text, Tier};
+use fdguard_diagnose::log;
 use fdguard_probe::{Options, Probe};
 
 use crate::cli::ExplainArgs;
 use crate::exit::{self, HintedError};
 use crate::report::explanation::{self, ExplainedProcess};
 use crate::report::playbook as listing;
-use crate::{input, log, output};
+use crate::{input, output};
 
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let playbook = read_playbook(args.playbook.as_deref())?;

@@ -9,8 +9,6 @@ use crate::exit;
 mod archive;
 #[cfg(feature = "trace")]
 mod check;
-#[cfg(feature = "trace")]
-mod clearing;
 mod diff;
 mod doctor;
 #[cfg(feature = "supervise")]
@@ -20,8 +18,6 @@ mod explain;
 mod host;
 #[cfg(feature = "files")]
 mod inspect;
-#[cfg(feature = "trace")]
-mod link;
 mod pick;
 #[cfg(feature = "supervise")]
 mod run;

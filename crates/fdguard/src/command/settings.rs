@@ -57,12 +57,16 @@ fn levels_problem(warning: f64, critical: f64) -> String {
     }
 }
 
+/// The file that is read, if there is one.
+pub(super) fn config_file(args: &SettingsArgs) -> Option<&Path> {
+    let usual = Path::new(DEFAULT_FILE);
+    args.config.as_deref().or(usual.is_file().then_some(usual))
+}
+
 fn config(args: &SettingsArgs) -> anyhow::Result<Config> {
-    let file = args.config.as_deref();
-    let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-    if file.is_none() && !path.is_file() {
+    let Some(path) = config_file(args) else {
         return Ok(Config::default());
-    }
+    };
     let text = input::read_text(path)?;
     Config::parse(&text).map_err(|error| {
         let hint = "see docs/examples/fdguard.toml for every key";

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 
 use fdguard_core::rule::{self, RuleKind};
 use fdguard_core::{Gap, Snapshot, Summary, Tier};
-use fdguard_probe::{Error as ProbeError, Options, Probe, workers};
+use fdguard_probe::{Error as ProbeError, Lsof, Options, Probe, ProcessReader, workers};
 
 use super::pick;
 use crate::cli::{Selection, SnapArgs, ViaArg};
@@ -123,25 +123,11 @@ fn read_snapshots(args: &SnapArgs) -> anyhow::Result<SnapResult> {
     };
     let all = selection == Selection::All;
     let many = all || pids.len() != 1 || matches!(selection, Selection::Some { tree: true, .. });
-    if let ([pid], false) = (pids.as_slice(), many) {
-        let snapshot = match args.via {
-            ViaArg::Proc => probe.snapshot(*pid, options)?,
-            ViaArg::Lsof => lsof(&[*pid])?
-                .pop()
-                .ok_or(ProbeError::NoSuchProcess(*pid))??,
-        };
-        return Ok(SnapResult {
-            snapshots: summarized(vec![snapshot]),
-            gaps: Vec::new(),
-            many,
-            all,
-        });
-    }
-    let results = match args.via {
-        ViaArg::Proc => probe.snapshots(&pids, options),
-        ViaArg::Lsof => lsof(&pids)?,
+    let reader: &dyn ProcessReader = match args.via {
+        ViaArg::Proc => &probe,
+        ViaArg::Lsof => &Lsof::default(),
     };
-    let (snapshots, mut gaps) = sort_out(results, all)?;
+    let (snapshots, mut gaps) = sort_out(reader.snapshots(&pids, options), all)?;
     if all {
         gaps.extend(probe.hidden());
     }
@@ -151,11 +137,6 @@ fn read_snapshots(args: &SnapArgs) -> anyhow::Result<SnapResult> {
         many,
         all,
     })
-}
-
-/// Each process has its own result, as with `/proc`, so that a missing one is reported.
-fn lsof(pids: &[fdguard_core::Pid]) -> anyhow::Result<Vec<Result<Snapshot, ProbeError>>> {
-    Ok(fdguard_probe::lsof::snapshots(pids)?)
 }
 
 fn summarized(snapshots: Vec<Snapshot>) -> Vec<(Snapshot, Summary)> {

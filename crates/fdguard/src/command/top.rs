@@ -1,7 +1,6 @@
 //! `fdguard top`: which processes are near a limit, or growing?
 
 use std::io::IsTerminal as _;
-use std::time::Duration;
 
 use fdguard_core::host::HostView;
 use fdguard_core::{Gap, Pid, Summary};
@@ -55,7 +54,7 @@ fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && anstream::ColorChoice::global() != anstream::ColorChoice::Never;
     let options = top::Options {
-        interval: Duration::from_secs_f64(args.interval),
+        interval: args.interval,
         colour,
         filter: args.filter.clone().unwrap_or_default(),
     };

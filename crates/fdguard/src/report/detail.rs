@@ -44,7 +44,7 @@ fn by_kind(detail: &Detail) -> Vec<String> {
         Detail::Eventpoll(epoll) => {
             notes.push(format!("watches {}", epoll.watching));
             let ghosts = epoll.ghosts.filter(|ghosts| *ghosts > 0);
-            notes.extend(ghosts.map(|ghosts| counted(ghosts, "ghost", "ghosts")));
+            notes.extend(ghosts.map(|ghosts| counted(ghosts, "ghost")));
         }
         Detail::Eventfd(eventfd) => {
             notes.extend(eventfd.count.map(|count| format!("count {count}")))
@@ -53,16 +53,15 @@ fn by_kind(detail: &Detail) -> Vec<String> {
             notes.extend(timer.remaining.map(|left| format!("{left:.0} s left")))
         }
         Detail::Signalfd(signals) => notes.push(format!("signals {:?}", signals.signals)),
-        Detail::Watcher(watcher) => notes.push(counted(watcher.watches, "watch", "watches")),
+        Detail::Watcher(watcher) => notes.push(counted(watcher.watches, "watch")),
         Detail::Pidfd(pidfd) => match pidfd.alive {
             Some(true) => {}
             Some(false) => notes.push("exited".to_owned()),
             None => notes.push("state unknown".to_owned()),
         },
-        Detail::IoUring(ring) => notes.extend(
-            ring.files
-                .map(|files| counted(files, "registered file", "registered files")),
-        ),
+        Detail::IoUring(ring) => {
+            notes.extend(ring.files.map(|files| counted(files, "registered file")))
+        }
         _ => {}
     }
     notes
@@ -94,10 +93,7 @@ fn inet_notes(inet: &InetDetail) -> Vec<String> {
     }
     let queued = |what: &str, bytes: Option<u64>| {
         let bytes = bytes.filter(|bytes| *bytes > 0)?;
-        Some(format!(
-            "{} waiting to be {what}",
-            counted(bytes, "byte", "bytes")
-        ))
+        Some(format!("{} waiting to be {what}", counted(bytes, "byte")))
     };
     [queued("read", inet.rx_queue), queued("sent", inet.tx_queue)]
         .into_iter()

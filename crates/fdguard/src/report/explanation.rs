@@ -126,7 +126,7 @@ fn write_verdict(
     explanation: &Explanation,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    let read = counted(explanation.lines_read, "line", "lines");
+    let read = counted(explanation.lines_read, "line");
     match explanation.verdict {
         LogVerdict::Empty => writeln!(out, "the log is empty")?,
         LogVerdict::Nothing => {
@@ -173,7 +173,7 @@ fn headline(wall: WallName, rows: &[&SymptomMatch]) -> String {
     let (all, sure) = (total(Certainty::Possible), total(Certainty::Likely));
     let what = what_ran_out(wall);
     if sure == 0 {
-        return format!("{} may mean that {what}", counted(all, "line", "lines"));
+        return format!("{} may mean that {what}", counted(all, "line"));
     }
     let verb = match (total(Certainty::Certain), sure) {
         (0, 1) => "probably means",
@@ -185,7 +185,7 @@ fn headline(wall: WallName, rows: &[&SymptomMatch]) -> String {
         0 => String::new(),
         more => format!(", and {} more may mean it", thousands(more)),
     };
-    let lines = counted(sure, "line", "lines");
+    let lines = counted(sure, "line");
     format!("{lines} {verb} that {what}{more}")
 }
 
@@ -271,7 +271,7 @@ fn lines(found: &SymptomMatch) -> String {
 }
 
 fn not_counted(UncountedSymptom { found, why }: &UncountedSymptom) -> Block {
-    let count = counted(found.count, "line", "lines");
+    let count = counted(found.count, "line");
     let id = sanitize_str(&found.id);
     let meaning = sanitize_str(&found.meaning).into_owned();
     Block::Note(Note {

@@ -190,12 +190,9 @@ fn write_family(out: &mut dyn Write, snapshot: &Snapshot) -> anyhow::Result<()> 
         .collect();
     let zombies = match zombies {
         0 => String::new(),
-        count => paint(
-            WARNING,
-            format!(", {}", counted(count, "zombie", "zombies")),
-        ),
+        count => paint(WARNING, format!(", {}", counted(count, "zombie"))),
     };
-    let children = counted(children, "child", "children");
+    let children = counted(children, "child");
     writeln!(out, "  {children}{zombies}: {}", groups.join(", "))?;
     Ok(())
 }

@@ -25,4 +25,6 @@ pub mod table;
 pub(crate) mod text;
 #[cfg(feature = "trace")]
 pub mod trace;
+#[cfg(feature = "trace")]
+pub(crate) mod unused_allowances;
 pub(crate) mod wrap;

@@ -6,6 +6,7 @@ use anstyle::Style;
 use fdguard_core::Snapshot;
 use fdguard_core::phases::{PhaseGroup, PhaseStep, Phases, Return};
 use fdguard_core::snapshot::Process;
+use fdguard_core::units::plural;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -87,7 +88,7 @@ fn write_verdict(
     first: &str,
 ) -> anyhow::Result<()> {
     let total = |groups: &[PhaseGroup]| groups.iter().map(|group| group.count).sum::<u64>();
-    let words = |number: u64| counted(number, "descriptor", "descriptors");
+    let words = |number: u64| counted(number, "descriptor");
     if found.verdict == Return::BackToBaseline {
         let text = paint(ADDED, "back to baseline");
         writeln!(out, "{text}: nothing opened since {first} is still open")?;
@@ -164,7 +165,7 @@ fn numbers(group: &PhaseGroup) -> String {
     if group.fds.len() > NUMBERS {
         shown.push("…".to_owned());
     }
-    let word = if group.fds.len() == 1 { "fd" } else { "fds" };
+    let word = plural(group.fds.len(), "fd");
     format!("{word} {}", shown.join(", "))
 }
 

@@ -1,5 +1,6 @@
 //! Text in columns.
 
+use fdguard_core::units::plural;
 use fdguard_core::{Class, TcpState};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -109,12 +110,8 @@ fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
 
 /// A number and its noun: `1 child`, `5 children`.
 #[must_use]
-pub fn counted(number: u64, one: &str, many: &str) -> String {
-    format!(
-        "{} {}",
-        thousands(number),
-        if number == 1 { one } else { many }
-    )
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{} {}", thousands(number), plural(number, noun))
 }
 
 /// The same if it may be unknown.

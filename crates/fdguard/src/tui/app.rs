@@ -13,7 +13,7 @@ use super::screen::{DrawTarget, Screen};
 use super::theme::Theme;
 use super::widget::{self, HelpTable};
 use super::{input, keys};
-use crate::watching::WatchProgress;
+use fdguard_diagnose::watching::WatchProgress;
 
 /// Why a view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,11 @@
 //! User input: keys, terminal size and termination signals.
 
+use std::cell::Cell;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use fdguard_process::signals::{ENDING, Signals, end_by};
 
 /// An input of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,31 +61,30 @@ pub(super) fn next(timeout: Duration, signals: Option<&EndSignal>) -> io::Result
 
 /// Remembers the last termination signal: restore the terminal first, then obey the signal.
 #[derive(Debug)]
-pub(super) struct EndSignal(Arc<AtomicUsize>);
+pub(super) struct EndSignal {
+    signals: Signals,
+    last: Cell<Option<i32>>,
+}
 
 impl EndSignal {
     /// From here on these signals are remembered instead of obeyed.
     pub(super) fn listen() -> io::Result<Self> {
-        let signal = Arc::new(AtomicUsize::new(0));
-        for number in [SIGTERM, SIGHUP, SIGINT] {
-            let value = usize::try_from(number).unwrap_or_default();
-            signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
-        }
-        Ok(Self(signal))
+        Ok(Self {
+            signals: Signals::listen(ENDING)?,
+            last: Cell::new(None),
+        })
     }
 
     /// The received signal, if any.
     pub(super) fn signal(&self) -> Option<i32> {
-        i32::try_from(self.0.load(Ordering::Relaxed))
-            .ok()
-            .filter(|signal| *signal > 0)
+        while let Some(received) = self.signals.next() {
+            self.last.set(Some(received.signal));
+        }
+        self.last.get()
     }
 
     /// Ends by the signal's default action, so that the sender sees the true exit status.
     pub(super) fn follow(&self) -> io::Result<()> {
-        match self.signal() {
-            Some(signal) => signal_hook::low_level::emulate_default_handler(signal),
-            None => Ok(()),
-        }
+        self.signal().map_or(Ok(()), end_by)
     }
 }

@@ -3,7 +3,7 @@
 //! [`app::App`] owns what they share: the terminal, the loop, signals, the help and the way out. A
 //! view is an [`app::View`]: it looks, answers keys and draws. Its state needs no terminal, no
 //! thread and no clock. The caller supplies the data, through [`top::HostSource`],
-//! [`watch::WatchSource`] and `trace::TraceSource`.
+//! [`watch::WatchSource`] and `trace::SiteFeed`.
 
 mod app;
 mod input;

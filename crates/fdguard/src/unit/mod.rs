@@ -1,12 +1,17 @@
 //! Units for supervisors: generating and linting them.
 //!
-//! One file per target writes it (`systemd.rs`, …); `read` parses each format into a tree with line
-//! numbers; `lint` has a table of rules for each. Nothing here opens a file.
+//! Each supervisor is a [`UnitKind`] in its own file, which writes its units; `read` parses each
+//! format into a tree with line numbers; `lint` has a table of rules for each. Nothing here opens a
+//! file.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
+use fdguard_core::rule::RuleTable;
+use fdguard_core::units::exact_duration;
 use fdguard_process::listen::Listen;
+
+use self::read::{UnitNode, UnreadableUnit};
 
 mod compose;
 mod launchd;
@@ -30,16 +35,49 @@ pub enum UnitTarget {
 }
 
 impl UnitTarget {
+    /// Every one.
+    pub const ALL: [Self; 4] = [
+        Self::Systemd,
+        Self::Launchd,
+        Self::Supervisord,
+        Self::Compose,
+    ];
+
+    fn kind(self) -> &'static dyn UnitKind {
+        match self {
+            Self::Systemd => &systemd::Systemd,
+            Self::Launchd => &launchd::Launchd,
+            Self::Supervisord => &supervisord::Supervisord,
+            Self::Compose => &compose::Compose,
+        }
+    }
+
     /// The name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Systemd => "systemd",
-            Self::Launchd => "launchd",
-            Self::Supervisord => "supervisord",
-            Self::Compose => "compose",
-        }
+        self.kind().name()
     }
+}
+
+/// The units of one supervisor.
+trait UnitKind {
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The ends of the names of its files, and the beginnings of lines that only they have.
+    fn signs(&self) -> (&'static [&'static str], &'static [&'static str]);
+
+    /// Writes a unit.
+    fn write(&self, spec: &UnitSpec) -> Result<String, UnitError>;
+
+    /// Parses a file.
+    fn read(&self, text: &str) -> Result<UnitNode, UnreadableUnit>;
+
+    /// The services in a file.
+    fn services<'a>(&self, file: &'a UnitNode) -> Vec<lint::Unit<'a>>;
+
+    /// The traps in its services.
+    fn rules(&self) -> RuleTable<lint::Check>;
 }
 
 /// The input for a unit.
@@ -78,12 +116,7 @@ pub struct UnitError(pub String);
 impl UnitSpec {
     /// The unit.
     pub fn write(&self, target: UnitTarget) -> Result<String, UnitError> {
-        match target {
-            UnitTarget::Systemd => systemd::write(self),
-            UnitTarget::Launchd => launchd::write(self),
-            UnitTarget::Supervisord => supervisord::write(self),
-            UnitTarget::Compose => compose::write(self),
-        }
+        target.kind().write(self)
     }
 
     /// The whole command: `fdguard run` around the program.
@@ -92,7 +125,7 @@ impl UnitSpec {
         let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
         flag("--name", self.name.clone());
         flag("--restart", self.restart.to_owned());
-        flag("--stop-grace", seconds(self.grace));
+        flag("--stop-grace", exact_duration(self.grace));
         for listen in &self.listen {
             flag("--listen", listen.to_string());
         }
@@ -108,15 +141,6 @@ impl UnitSpec {
     /// period, its SIGKILL and its last output.
     fn patience(&self) -> u64 {
         self.grace.as_secs() + u64::from(self.grace.subsec_nanos() > 0) + 15
-    }
-}
-
-/// `10s`, or `250ms`.
-fn seconds(length: Duration) -> String {
-    if length.subsec_millis() == 0 {
-        format!("{}s", length.as_secs())
-    } else {
-        format!("{}ms", length.as_millis())
     }
 }
 

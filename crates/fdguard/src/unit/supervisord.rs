@@ -1,18 +1,35 @@
 //! A program section of supervisord.
 
-use super::{UnitError, UnitSpec};
+use fdguard_core::rule::RuleTable;
 
-pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
-    let words: Result<Vec<String>, UnitError> = spec.words().iter().map(|it| quote(it)).collect();
-    let command = words?.join(" ");
-    let name = &spec.name;
-    let (patience, soft) = (spec.patience(), spec.files.0);
-    let dir = match &spec.dir {
-        Some(dir) => format!("directory={}\n", value(dir)?),
-        None => String::new(),
-    };
-    Ok(format!(
-        "; Written by `fdguard unit supervisord`. Save it as /etc/supervisor/conf.d/{name}.conf and run `supervisorctl update`.
+use super::lint::{self, Check, Unit};
+use super::read::{self, UnitNode, UnreadableUnit};
+use super::{UnitError, UnitKind, UnitSpec};
+
+/// Program sections of supervisord.
+pub(super) struct Supervisord;
+
+impl UnitKind for Supervisord {
+    fn name(&self) -> &'static str {
+        "supervisord"
+    }
+
+    fn signs(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        (&[], &["[program:", "[supervisord]"])
+    }
+
+    fn write(&self, spec: &UnitSpec) -> Result<String, UnitError> {
+        let words: Result<Vec<String>, UnitError> =
+            spec.words().iter().map(|it| quote(it)).collect();
+        let command = words?.join(" ");
+        let name = &spec.name;
+        let (patience, soft) = (spec.patience(), spec.files.0);
+        let dir = match &spec.dir {
+            Some(dir) => format!("directory={}\n", value(dir)?),
+            None => String::new(),
+        };
+        Ok(format!(
+            "; Written by `fdguard unit supervisord`. Save it as /etc/supervisor/conf.d/{name}.conf and run `supervisorctl update`.
 ; Programs inherit the descriptor limit of supervisord. Set it in the main configuration file:
 ;   [supervisord]
 ;   minfds={soft}
@@ -34,7 +51,20 @@ stdout_logfile_maxbytes=10MB
 stdout_logfile_backups=5
 redirect_stderr=true
 "
-    ))
+        ))
+    }
+
+    fn read(&self, text: &str) -> Result<UnitNode, UnreadableUnit> {
+        read::ini::read(text, read::ini::Style::Supervisord)
+    }
+
+    fn services<'a>(&self, file: &'a UnitNode) -> Vec<Unit<'a>> {
+        lint::supervisord::units(file)
+    }
+
+    fn rules(&self) -> RuleTable<Check> {
+        lint::supervisord::RULES
+    }
 }
 
 fn check(text: &str) -> Result<(), UnitError> {

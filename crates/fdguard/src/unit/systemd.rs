@@ -2,30 +2,46 @@
 
 use std::fmt::Write as _;
 
-use super::{UnitError, UnitSpec};
+use fdguard_core::rule::RuleTable;
 
-pub(super) fn write(spec: &UnitSpec) -> Result<String, UnitError> {
-    let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();
-    let name = &spec.name;
-    let (soft, hard) = spec.files;
-    let dir = match &spec.dir {
-        Some(dir) => format!("WorkingDirectory={}\n", specifiers(dir)?),
-        None => String::new(),
-    };
-    let (place, tool, network, wanted) = if spec.user {
-        let place = "~/.config/systemd/user";
-        (place, "systemctl --user", "", "default.target")
-    } else {
-        let network = "Wants=network-online.target\nAfter=network-online.target\n";
-        (
-            "/etc/systemd/system",
-            "systemctl",
-            network,
-            "multi-user.target",
-        )
-    };
-    Ok(format!(
-        "# Written by `fdguard unit systemd`. Save it as {place}/{name}.service, then run
+use super::lint::{self, Check, Unit};
+use super::read::{self, UnitNode, UnreadableUnit};
+use super::{UnitError, UnitKind, UnitSpec};
+
+/// Services of systemd.
+pub(super) struct Systemd;
+
+impl UnitKind for Systemd {
+    fn name(&self) -> &'static str {
+        "systemd"
+    }
+
+    fn signs(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        (&["service"], &["[Service]"])
+    }
+
+    fn write(&self, spec: &UnitSpec) -> Result<String, UnitError> {
+        let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();
+        let name = &spec.name;
+        let (soft, hard) = spec.files;
+        let dir = match &spec.dir {
+            Some(dir) => format!("WorkingDirectory={}\n", specifiers(dir)?),
+            None => String::new(),
+        };
+        let (place, tool, network, wanted) = if spec.user {
+            let place = "~/.config/systemd/user";
+            (place, "systemctl --user", "", "default.target")
+        } else {
+            let network = "Wants=network-online.target\nAfter=network-online.target\n";
+            (
+                "/etc/systemd/system",
+                "systemctl",
+                network,
+                "multi-user.target",
+            )
+        };
+        Ok(format!(
+            "# Written by `fdguard unit systemd`. Save it as {place}/{name}.service, then run
 # `{tool} daemon-reload` and `{tool} enable --now {name}`.
 [Unit]
 Description={name}, kept alive by fdguard
@@ -57,10 +73,23 @@ OOMPolicy=continue
 [Install]
 WantedBy={wanted}
 ",
-        command = command.join(" "),
-        grace = super::seconds(spec.grace),
-        patience = spec.patience(),
-    ))
+            command = command.join(" "),
+            grace = fdguard_core::units::exact_duration(spec.grace),
+            patience = spec.patience(),
+        ))
+    }
+
+    fn read(&self, text: &str) -> Result<UnitNode, UnreadableUnit> {
+        read::ini::read(text, read::ini::Style::Systemd)
+    }
+
+    fn services<'a>(&self, file: &'a UnitNode) -> Vec<Unit<'a>> {
+        lint::systemd::units(file)
+    }
+
+    fn rules(&self) -> RuleTable<Check> {
+        lint::systemd::RULES
+    }
 }
 
 /// A path in a setting that has specifiers but no quotes.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fdguard_core::units::parse_duration;
+
 /// How long `fdguard run` waits by default.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -121,43 +123,14 @@ pub(super) fn is_bootstrap(words: &[String]) -> bool {
     words.iter().take(3).any(hint)
 }
 
-/// A duration as in systemd and Compose: `90`, `1min 30s`, `1m30s`, `500ms`; `None` for `infinity`.
+/// A time in a unit file; `None` for `infinity`.
 pub(super) fn span(text: &str) -> Option<Duration> {
-    let mut rest = text.trim();
-    let mut total = Duration::ZERO;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = rest[digits..].trim_start();
-        let letters = rest
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(rest.len());
-        let scale = match &rest[..letters] {
-            "" | "s" | "sec" | "second" | "seconds" => 1.0,
-            "ms" | "msec" => 0.001,
-            "us" | "usec" => 0.000_001,
-            "m" | "min" | "minute" | "minutes" => 60.0,
-            "h" | "hr" | "hour" | "hours" => 3600.0,
-            "d" | "day" | "days" => 86_400.0,
-            _ => return None,
-        };
-        rest = rest[letters..].trim_start();
-        let part = Duration::try_from_secs_f64(number * scale).ok()?;
-        total = total.checked_add(part)?;
-    }
-    Some(total)
+    parse_duration(text).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{daemonises, fdguard_run, grace, is_bootstrap, span};
+    use super::{daemonises, fdguard_run, grace, is_bootstrap};
 
     fn words(line: &str) -> Vec<String> {
         super::super::supervisord::split(line).unwrap()
@@ -220,24 +193,5 @@ mod tests {
         assert!(is_bootstrap(&words("python3 bootstrap.py --no-browser")));
         assert!(is_bootstrap(&words("/opt/app/start.sh")) && is_bootstrap(&words("apachectl")));
         assert!(!is_bootstrap(&words("python3 server.py")));
-    }
-
-    #[test]
-    fn lengths_of_systemd_and_compose() {
-        for (text, milliseconds) in [
-            ("90", 90_000),
-            ("1min 30s", 90_000),
-            ("1m30s", 90_000),
-            ("500ms", 500),
-        ] {
-            assert_eq!(
-                span(text),
-                Some(Duration::from_millis(milliseconds)),
-                "{text}"
-            );
-        }
-        for text in ["", "infinity", "s", "1x", "999999999999999999999999d"] {
-            assert_eq!(span(text), None, "{text}");
-        }
     }
 }

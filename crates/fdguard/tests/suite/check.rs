@@ -183,14 +183,8 @@ fn r38_who_does_not_listen_is_killed_and_who_may_stay_stays() {
 }
 
 fn is_alive(pid: &Value) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .trim_start()
-        .to_owned();
-    !state.is_empty() && !state.starts_with('Z')
+    let pid = u32::try_from(pid.as_u64().unwrap()).unwrap();
+    fdguard_proc::process::stat(pid, |stat| !stat.is_zombie()).unwrap_or(false)
 }
 
 #[test]

@@ -145,6 +145,39 @@ fn a_mistake_in_the_file_is_told_with_its_place_and_nothing_runs() {
 }
 
 #[test]
+fn explain_names_the_source_of_every_value_and_runs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("canary.toml");
+    let text = "ready = \"tcp:1\"\n[[exercise]]\nname = \"a\"\nrun = \"false\"\ncycles = 50\n";
+    std::fs::write(&file, text).unwrap();
+    let name = file.display().to_string();
+    let mut command = fdguard();
+    command.args(["check", "--explain", "--scenario", &name, "--warn-at", "60"]);
+    command.args(["--limit", "64", "--", "false"]);
+    let said = CommandOutput::of(command.output().unwrap());
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let lines: Vec<String> = said
+        .text()
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    for expected in [
+        "levels.warning = \"60\" # --warn-at",
+        "levels.critical = \"90\" # default",
+        "server = \"false\" # command line",
+        &format!("ready = \"tcp:1\" # {name}:1"),
+        "limit = \"64\" # --limit",
+        "warmup = \"5\" # default",
+        &format!("exercise[0].cycles = \"50\" # {name}:5"),
+    ] {
+        assert!(
+            lines.iter().any(|line| line == expected),
+            "{expected}: {lines:#?}"
+        );
+    }
+}
+
+#[test]
 fn r36_a_soak_keeps_at_it() {
     // A machine under load may need more than the first times for the least number of cycles.
     let soaks = ["2s", "8s", "30s"];

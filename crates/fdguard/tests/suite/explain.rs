@@ -274,7 +274,7 @@ fn r5_a_playbook_of_one_s_own_goes_first() {
     assert_eq!(said.code, 2);
     let line = said.stderr.lines().next().unwrap();
     assert!(
-        line.contains("line 4: entry \"our-pool\": unknown field `sorce`"),
+        line.contains("line 4, column 1: entry \"our-pool\": unknown field `sorce`"),
         "{line}"
     );
     assert_eq!(run(["explain", "--list", "--playbook", "/no/such"]).code, 3);

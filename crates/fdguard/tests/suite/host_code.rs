@@ -557,10 +557,6 @@ fn processes_that_never_stop_writing_hold_up_no_end_of_a_command() {
 
 /// The host's peak memory.
 fn peak_kib(hosted: &Hosted) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", hosted.pid())).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
+    let status = fs::read(format!("/proc/{}/status", hosted.pid())).unwrap();
+    fdguard_proc::status::number_of(&status, b"VmHWM").unwrap()
 }

@@ -312,10 +312,7 @@ impl Baseline {
 
 /// The parent and the state of a process, if it is there.
 fn parent(pid: u32) -> Option<(u32, char)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut rest = stat.rsplit_once(") ")?.1.split(' ');
-    let state = rest.next()?.chars().next()?;
-    Some((rest.next()?.parse().ok()?, state))
+    fdguard_proc::process::stat(pid, |stat| (stat.ppid, char::from(stat.state))).ok()
 }
 
 /// The number of the parent.

@@ -25,6 +25,30 @@ fn the_command_ends_with_3_for_a_process_that_is_not_there() {
     assert!(said.starts_with("fdguard: no process 4194304\n"), "{said}");
 }
 
+/// Runs `snap --via lsof` with this script in place of lsof; returns what stderr said.
+fn with_fake_lsof(script: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lsof");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let before = std::env::var("PATH").unwrap();
+    let output = fdguard()
+        .args(["snap", "--via", "lsof", "1"])
+        .env("PATH", format!("{}:{before}", dir.path().display()))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_lsof_that_prints_forever_is_killed() {
+    let said = with_fake_lsof("exec yes p1");
+    let expected = "fdguard: lsof: more than 256 MiB of output: killed\n";
+    assert!(said.starts_with(expected), "{said}");
+}
+
 #[test]
 fn our_own_field_output_reads_back_with_the_same_numbers_and_names() {
     let victim = Victim::start("everything");

@@ -54,10 +54,10 @@ fn wrong_words_are_wrong_usage() {
     let pid = victim.pid().to_string();
     for (args, telling) in [
         (&["--every", "0"][..], "greater than zero"),
-        (&["--for", "x"], "is not a duration"),
+        (&["--for", "x"], "is not a time"),
         (&["--for", "0s"], "greater than zero"),
         (&["--for", "200000000000000d"], "too long"),
-        (&["--every", "1s2"], "is not a duration"),
+        (&["--every", "1s2"], "is not a time"),
         (&["--expect", "sessions=25"], "sessions=25*3"),
         (&["--expect", "=25*3"], "needs a name"),
         (

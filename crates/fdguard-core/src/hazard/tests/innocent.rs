@@ -3,9 +3,9 @@
 use super::told;
 use crate::event::{Errno, FdCall, What};
 use crate::testing::trace_script::{TraceScript, process, traced};
-use crate::{Class, ProcKey};
+use crate::{Class, TraceKey};
 
-const CHILD: ProcKey = process(1001);
+const CHILD: TraceKey = process(1001);
 
 fn is_quiet(tell: impl FnOnce(&mut TraceScript)) {
     assert_eq!(told(&traced(tell)), []);

@@ -1,9 +1,9 @@
 //! Children that grow in number, or exit and are not waited for.
 
-use super::wording::duration;
 use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
 use crate::lint::Severity;
+use crate::units::duration;
 
 pub(super) const RULE: Rule = Rule {
     id: "children-growth",

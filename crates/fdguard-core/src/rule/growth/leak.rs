@@ -1,9 +1,10 @@
 //! Descriptors that are opened steadily and stay open.
 
-use super::wording::{closed, duration, short_rate, subject};
+use super::wording::{closed, subject};
 use super::{Case, Rule, RuleKind, SOON};
 use crate::finding::Finding;
 use crate::lint::Severity;
+use crate::units::{duration, short_rate};
 
 pub(super) const RULE: Rule = Rule {
     id: "leak",

@@ -107,25 +107,8 @@ impl Case<'_> {
 
     /// A finding with the fields that all findings of this case share.
     fn finding(&self, rule: &Rule, severity: Severity) -> Finding {
-        Finding {
-            rule: rule.id.to_owned(),
-            pid: self.process.pid,
-            comm: self.process.comm.clone(),
-            severity,
-            class: None,
-            target: None,
-            count: None,
-            grown: None,
-            rate_per_min: None,
-            confidence: 1.0,
-            walls: Vec::new(),
-            why: String::new(),
-            next_step: String::new(),
-            origin: None,
-            shape: None,
-            advice: None,
-            cleared: None,
-        }
+        let process = self.process;
+        Finding::new(rule.id, process.pid, process.comm.clone(), severity)
     }
 
     /// A finding about descriptors that rise, with the advice for their class.

@@ -5,6 +5,7 @@ use crate::finding::Finding;
 use crate::judge::{Shape, Verdict};
 use crate::lint::Severity;
 use crate::rising_group::{self, RisingGroup};
+use crate::units::plural;
 
 pub(super) const RULE: Rule = Rule {
     id: "plateau",
@@ -48,11 +49,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 oldest: None,
             };
             let mut finding = case.about(&RULE, &culprit);
-            let noun = if count == 1 {
-                "descriptor"
-            } else {
-                "descriptors"
-            };
+            let noun = plural(count, "descriptor");
             let class = finding.class.as_ref();
             let class = class.map_or(String::new(), |class| format!("{class} "));
             finding.why = format!(

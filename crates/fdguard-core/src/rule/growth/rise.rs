@@ -1,9 +1,10 @@
 //! Growth that may or may not stop.
 
-use super::wording::{duration, subject};
+use super::wording::subject;
 use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
 use crate::lint::Severity;
+use crate::units::duration;
 
 pub(super) const RULE: Rule = Rule {
     id: "growth",

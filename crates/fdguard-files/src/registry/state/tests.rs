@@ -7,10 +7,10 @@ use super::*;
 fn owner(number: u32) -> Owner {
     Owner {
         name: format!("closer {number}"),
-        process: OwnerId {
-            boot: "boot".to_owned(),
+        process: ProcessId {
+            boot: "3f2a9c04-0b1d-4e5f-8a6b-00c7d8e9fa0b".parse().unwrap(),
             pid: number,
-            started: 1,
+            start: 1,
         },
     }
 }

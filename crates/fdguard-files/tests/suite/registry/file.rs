@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Error, OwnerId, RowFilter};
+use fdguard_files::registry::{Error, RowFilter};
+use fdguard_proc::ProcessId;
 use rusqlite::Connection;
 
 use super::{Place, session};
@@ -123,7 +124,7 @@ fn a_registry_of_version_1_is_upgraded_with_its_entries() {
     drop(before);
     let registry = place.open();
     assert_eq!(registry.get("old").unwrap().unwrap().keeper, None);
-    let own = OwnerId::own().unwrap();
+    let own = ProcessId::current().unwrap();
     let mut new = session("new");
     new.keeper = Some(own.clone());
     registry.add(new).unwrap();

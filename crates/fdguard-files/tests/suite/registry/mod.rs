@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Kind, NewRow, Owner, OwnerId, RowState};
+use fdguard_files::registry::{Kind, NewRow, Owner, RowState};
+use fdguard_proc::ProcessId;
 use tempfile::TempDir;
 
 mod file;
@@ -42,15 +43,15 @@ fn session(id: &str) -> NewRow {
 fn owner(name: &str) -> Owner {
     Owner {
         name: name.to_owned(),
-        process: OwnerId::own().unwrap(),
+        process: ProcessId::current().unwrap(),
     }
 }
 
 /// A process that never existed.
-fn nobody() -> OwnerId {
-    OwnerId {
-        started: 1,
-        ..OwnerId::own().unwrap()
+fn nobody() -> ProcessId {
+    ProcessId {
+        start: 1,
+        ..ProcessId::current().unwrap()
     }
 }
 

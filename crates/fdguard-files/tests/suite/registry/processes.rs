@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Text;
 use fdguard_files::registry::{
-    Claim, Error, NewRow, OwnerId, RegistryRow, RowChange, RowEnd, RowFilter, RowState,
+    Claim, Error, NewRow, RegistryRow, RowChange, RowEnd, RowFilter, RowState,
 };
 use fdguard_files::{FileVerdict, Options, Registry, inspect};
 use fdguard_probe::Probe;
+use fdguard_proc::ProcessId;
 use jiff::Timestamp;
 
 use super::{Place, owner, session, state};
@@ -153,7 +154,7 @@ fn is_a_helper_when_told() {
 
 /// Adds, closes and updates until it is killed; prints each step when it is complete.
 fn write_for_ever(registry: &Registry, pid: u32) {
-    let own = OwnerId::own().unwrap();
+    let own = ProcessId::current().unwrap();
     let mut out = std::io::stdout();
     for number in 0.. {
         let id = format!("{pid}/{number}");
@@ -243,7 +244,7 @@ fn r45_killed_at_any_point_it_opens_and_what_is_gone_is_noted() {
         }
         let open = registry.list(&RowFilter::open()).unwrap().len();
         let dry = registry
-            .reconcile(Timestamp::now(), &OwnerId::alive, true)
+            .reconcile(Timestamp::now(), &ProcessId::liveness, true)
             .unwrap();
         assert_eq!(dry.changed.len(), open);
         assert_eq!(
@@ -252,7 +253,7 @@ fn r45_killed_at_any_point_it_opens_and_what_is_gone_is_noted() {
             "a dry run"
         );
         let report = registry
-            .reconcile(Timestamp::now(), &OwnerId::alive, false)
+            .reconcile(Timestamp::now(), &ProcessId::liveness, false)
             .unwrap();
         assert_eq!(report.changed, dry.changed);
         for changed in &report.changed {
@@ -344,14 +345,14 @@ fn compare(many: usize) -> Duration {
     let sql = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {many})
          INSERT INTO entries(id, kind, state, version, process, started_at, files)
-         SELECT 's' || i, 'session', 'running', 1, 'other-boot:' || i || ':1',
+         SELECT 's' || i, 'session', 'running', 1, '3f2a9c04-0b1d-4e5f-8a6b-00c7d8e9fa0b:' || i || ':1',
                 '2026-01-01T00:00:00Z', '[]' FROM n"
     );
     assert_eq!(connection.execute(&sql, []).unwrap(), many);
     drop(connection);
     let registry = place.open();
     let begin = Instant::now();
-    let report = registry.reconcile(Timestamp::now(), &|it| it.alive(), false);
+    let report = registry.reconcile(Timestamp::now(), &ProcessId::liveness, false);
     assert_eq!(report.unwrap().changed.len(), many);
     begin.elapsed()
 }

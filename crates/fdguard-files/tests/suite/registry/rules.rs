@@ -4,8 +4,10 @@ use fdguard_core::Text;
 use fdguard_files::Registry;
 use fdguard_files::registry::state::{RowStatus, RowTransition};
 use fdguard_files::registry::{
-    Claim, Error, Kind, Liveness, NewRow, Owner, OwnerId, RowChange, RowEnd, RowFilter, RowState,
+    Claim, Error, Kind, NewRow, Owner, RowChange, RowEnd, RowFilter, RowState,
 };
+use fdguard_proc::ProcessId;
+use fdguard_proc::process::Liveness;
 use jiff::Timestamp;
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
 use rusqlite::Connection;
@@ -16,7 +18,7 @@ use super::{Place, nobody, owner, session, state};
 fn an_entry_is_read_as_it_was_written() {
     let place = Place::new();
     let registry = place.open();
-    let own = OwnerId::own().unwrap();
+    let own = ProcessId::current().unwrap();
     let new = NewRow {
         client: Some("agent 7".to_owned()),
         process: Some(own.clone()),
@@ -150,8 +152,8 @@ fn r51_the_claim_of_an_owner_that_is_gone_is_taken_over_once() {
 fn r51_a_comparison_says_why_and_leaves_what_lives() {
     let place = Place::new();
     let registry = place.open();
-    let own = OwnerId::own().unwrap();
-    let of = |id: &str, process: Option<&OwnerId>, host: Option<&OwnerId>| NewRow {
+    let own = ProcessId::current().unwrap();
+    let of = |id: &str, process: Option<&ProcessId>, host: Option<&ProcessId>| NewRow {
         process: process.cloned(),
         host: host.cloned(),
         ..session(id)
@@ -174,7 +176,7 @@ fn r51_a_comparison_says_why_and_leaves_what_lives() {
     };
     registry.begin_closing("abandoned", &crashed).unwrap();
     let report = registry
-        .reconcile(Timestamp::now(), &OwnerId::alive, false)
+        .reconcile(Timestamp::now(), &ProcessId::liveness, false)
         .unwrap();
     let changed: Vec<_> = report
         .changed
@@ -218,14 +220,14 @@ fn r51_what_somebody_changes_between_the_look_and_the_change_is_left_to_them() {
         })
         .unwrap();
     let racing = registry.clone();
-    let look = move |identity: &OwnerId| {
+    let look = move |identity: &ProcessId| {
         if *identity == nobody()
             && let Some(row) = racing.get("raced").unwrap()
             && row.version == 1
         {
             racing.update("raced", 1, RowChange::default()).unwrap();
         }
-        identity.alive()
+        identity.liveness()
     };
     let report = registry.reconcile(Timestamp::now(), &look, false).unwrap();
     assert_eq!((report.changed.len(), report.changed_meanwhile), (0, 1));

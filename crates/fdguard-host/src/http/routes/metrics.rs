@@ -2,6 +2,7 @@
 //! reasons and classes, never names.
 
 use fdguard_core::exposition::{Exposition, MetricSample, MetricType};
+use fdguard_proc::{file_nr, statm};
 
 use crate::host::HostHealth;
 use crate::http::api::Api;
@@ -220,14 +221,10 @@ fn number(value: u64) -> f64 {
 }
 
 fn resident() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    let size = u64::try_from(rustix::param::page_size()).ok()?;
-    pages.checked_mul(size)
+    let statm = std::fs::read("/proc/self/statm").ok()?;
+    statm::resident(&statm, rustix::param::page_size())
 }
 
 fn machine() -> (Option<u64>, Option<u64>) {
-    let text = std::fs::read_to_string("/proc/sys/fs/file-nr").unwrap_or_default();
-    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().ok());
-    (numbers.next().flatten(), numbers.nth(1).flatten())
+    file_nr::used_and_most(&std::fs::read("/proc/sys/fs/file-nr").unwrap_or_default())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::response::{IntoResponse as _, Response};
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -80,7 +80,7 @@ fn main(entry: &Entry) -> Option<MainResource> {
             })
         }
         Resource::Process { identity } => Some(MainResource::Process {
-            is_alive: identity.matches(),
+            is_alive: identity.is_alive(),
             has_succeeded: None,
         }),
         _ => None,

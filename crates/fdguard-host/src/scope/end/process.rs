@@ -3,9 +3,9 @@
 
 use std::os::fd::OwnedFd;
 
-use fdguard_process::identity::ProcessId;
+use fdguard_proc::ProcessId;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
@@ -15,7 +15,7 @@ use super::{Around, ScopeEnd, too_long};
 use crate::watched_tree;
 
 pub(in crate::scope) async fn end_process(identity: &ProcessId, around: &Around) -> ScopeEnd {
-    let Some(pidfd) = open(identity) else {
+    let Ok(pidfd) = identity.open_pidfd() else {
         return ScopeEnd::fine(CleanUpAction::Absent).with(gone(0));
     };
     let pidfd = match watched_tree::owned(pidfd, Interest::READABLE) {
@@ -50,18 +50,10 @@ pub(in crate::scope) async fn end_process(identity: &ProcessId, around: &Around)
     ScopeEnd::failed("the process survives SIGKILL")
         .after(first)
         .with(ResourceDetails {
-            survivors: Some(vec![identity.pid()]),
+            survivors: Some(vec![identity.pid]),
             tried_twice: true,
             ..ResourceDetails::default()
         })
-}
-
-/// A pidfd of exactly this process, if it lives. It is opened before the identity is compared: if
-/// the identity matches afterwards, the pid was not reused in between.
-fn open(identity: &ProcessId) -> Option<OwnedFd> {
-    let pid = i32::try_from(identity.pid()).ok().and_then(Pid::from_raw)?;
-    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    identity.matches().then_some(pidfd)
 }
 
 /// Returns false if the process is gone.

@@ -1,11 +1,11 @@
 //! Builds one descriptor from its record: pure.
 
-use super::super::classify::{self, FileStat};
-use super::super::reader::ReadState;
+use super::super::classify::{ClassifiedEntry, FileStat, RawEntry, RawFile};
 use super::program::{PIPEFS, SOCKFS};
 use super::record::Record;
-use crate::parse::fdinfo::Fdinfo;
-use crate::parse::link::Link;
+use crate::anonymous;
+use fdguard_proc::fdinfo::Fdinfo;
+use fdguard_proc::link::Link;
 
 /// File systems whose inodes hold the same values as `statx`: no other layer answers for them, as
 /// overlays and networks do.
@@ -23,49 +23,55 @@ const PLAIN: [u64; 10] = [
 ];
 
 /// The descriptor as `/proc` would show it; `None` if `/proc` has more, or may differ.
-pub(super) fn read_entry(record: &Record<'_>) -> Option<ReadState> {
+pub(super) fn read_entry(record: &Record<'_>) -> Option<ClassifiedEntry> {
     let info = head(record);
+    let (fd, file) = (record.fd, raw_file(record, &info)?);
+    Some(
+        RawEntry {
+            fd,
+            info: &info,
+            file,
+        }
+        .classify(),
+    )
+}
+
+fn raw_file<'a>(record: &Record<'a>, info: &Fdinfo<'_>) -> Option<RawFile<'a>> {
     if !record.is_sure() {
         return None;
     }
     // The additional lines of a socket's fdinfo are not used.
     if record.magic == u64::from(SOCKFS) {
-        return Some(ReadState::Socket(classify::socket(
-            record.fd, &info, record.ino,
-        )));
+        return Some(RawFile::Socket(record.ino));
     }
     if record.has_more() {
         return None;
     }
     if record.magic == u64::from(PIPEFS) {
-        return Some(ReadState::Entry(classify::pipe(
-            record.fd, &info, record.ino,
-        )));
+        return Some(RawFile::Pipe(record.ino));
     }
-    let entry = match Link::parse(record.path) {
+    match Link::parse(record.path) {
         Link::Path { path, marked } => {
             // An existing file with the mark: it lost this one of its names, or its name ends like
             // that.
             let doubtful = marked && record.links > 0;
-            if doubtful || !PLAIN.contains(&record.magic) {
-                return None;
-            }
-            classify::path(record.fd, &info, path, marked, Some(&stat(record)))
+            (!doubtful && PLAIN.contains(&record.magic)).then(|| RawFile::Path {
+                path,
+                marked,
+                stat: Some(stat(record)),
+            })
         }
         Link::Anonymous(raw) => {
-            let class = classify::anonymous_class(raw);
-            // For these, fdinfo always has additional lines.
-            if !classify::agrees(&class, &info) {
-                return None;
-            }
-            classify::anonymous(record.fd, &info, class)
+            let class = anonymous::class_of(raw);
+            // For some of them, fdinfo always has additional lines.
+            anonymous::agrees(&class, info).then_some(RawFile::Anonymous(class))
         }
-        Link::Numbered { name, ino } if ino == record.ino => {
-            classify::other(record.fd, &info, name, record.path)
-        }
-        _ => return None,
-    };
-    Some(ReadState::Entry(entry))
+        Link::Numbered { name, ino } if ino == record.ino => Some(RawFile::Other {
+            name,
+            text: record.path,
+        }),
+        _ => None,
+    }
 }
 
 /// The head of its fdinfo.
@@ -95,7 +101,8 @@ mod tests {
     use fdguard_core::{Class, FdEntry, Mode};
 
     use super::super::record::{HEAD, MARK_MORE, MARK_UNSURE, Record, at};
-    use super::ReadState;
+    use crate::linux::classify::ClassifiedEntry;
+    use crate::linux::socket_entry;
 
     const EXT4: u64 = 0xef53;
     const OVERLAY: u64 = 0x794c_7630;
@@ -125,8 +132,11 @@ mod tests {
         let (record, rest) = Record::take(bytes).unwrap();
         assert!(rest.is_empty());
         match super::read_entry(&record)? {
-            ReadState::Entry(entry) | ReadState::Socket(entry) => Some(entry),
-            _ => panic!("neither an entry nor a socket"),
+            ClassifiedEntry::Entry(entry) | ClassifiedEntry::Epoll(entry, _) => Some(entry),
+            ClassifiedEntry::Socket(socket) => {
+                let known = socket_entry::by_protocol(socket.id.ino, None, true);
+                Some(socket.resolve(known))
+            }
         }
     }
 

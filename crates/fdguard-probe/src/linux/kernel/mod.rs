@@ -99,7 +99,7 @@ mod tests {
         let found = own.iter().find(|record| record.fd == fd).unwrap();
         assert!(found.path.starts_with(b"anon_inode:"), "{found:?}");
         let stat = std::fs::read("/proc/self/stat").unwrap();
-        let stat = crate::parse::stat::ProcStat::parse(&stat).unwrap();
+        let stat = fdguard_proc::stat::ProcStat::parse(&stat).unwrap();
         assert!(own.iter().all(|r| r.start_ticks() == stat.start_ticks));
     }
 }

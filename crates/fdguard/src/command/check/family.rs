@@ -14,11 +14,9 @@ use std::time::{Duration, Instant};
 use fdguard_core::Text;
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::process::{Ending, Fate, LeftoverProcess};
+use fdguard_proc::ProcKey;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, set_child_subreaper,
-    waitpid,
-};
+use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, set_child_subreaper, waitpid};
 
 use super::stat::{Stat, descendants};
 
@@ -34,7 +32,7 @@ const ROUNDS: usize = 3;
 /// Marks the environment of an exercise: what it leaves behind does not belong to the server.
 pub(super) const EXERCISE: &str = "FDGUARD_EXERCISE=1";
 
-type KnownProcesses = BTreeMap<(u32, u64), Member>;
+type KnownProcesses = BTreeMap<ProcKey, Member>;
 
 /// What was seen of one descendant.
 #[derive(Clone, Debug)]
@@ -50,7 +48,7 @@ struct Member {
 pub(super) struct Family {
     known: Arc<Mutex<KnownProcesses>>,
     /// Children of fdguard from before: they do not belong to the program.
-    before: Vec<(u32, u64)>,
+    before: Vec<ProcKey>,
     watcher: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
@@ -62,7 +60,7 @@ impl Family {
         let before = descendants(&all, own, &[]);
         set_child_subreaper(Pid::from_raw(1))?;
         Ok(Self {
-            before: before.into_iter().map(Stat::key).collect(),
+            before: before.into_iter().map(|one| one.key).collect(),
             known: Arc::new(Mutex::new(KnownProcesses::new())),
             watcher: None,
         })
@@ -135,17 +133,17 @@ impl Family {
         let stale = known
             .iter()
             .filter(|(_, one)| one.zombie_since.as_ref().is_some_and(is_old));
-        let keys: Vec<(u32, u64)> = stale.map(|(key, _)| *key).collect();
+        let keys: Vec<ProcKey> = stale.map(|(key, _)| *key).collect();
         drop(known);
         let there = all
             .iter()
-            .filter(|one| keys.contains(&one.key()) && one.is_zombie());
+            .filter(|one| keys.contains(&one.key) && one.is_zombie);
         there.map(|one| self.leftover(one, Fate::Zombie)).collect()
     }
 
     fn leftover(&self, stat: &Stat, fate: Fate) -> LeftoverProcess {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let member = known.get(&stat.key());
+        let member = known.get(&stat.key);
         let now = stat.cmdline();
         let cmdline = match member {
             Some(member) if now.is_empty() => member.cmdline.clone(),
@@ -156,7 +154,7 @@ impl Family {
             comm: stat.comm.clone(),
             cmdline,
             fate,
-            own_session: (fate == Fate::Running).then_some(stat.session == stat.pid),
+            own_session: (fate == Fate::Running).then_some(stat.session == Some(stat.pid)),
             parent: member.and_then(|member| member.parent.clone()),
             ending: if fate == Fate::Zombie {
                 Ending::Ended
@@ -174,7 +172,7 @@ impl Family {
         let own = std::process::id();
         let mut alive = Vec::new();
         for one in descendants(&all, own, &self.before) {
-            if one.is_zombie() {
+            if one.is_zombie {
                 reap(one);
             } else if !one.has_in_environment(EXERCISE) {
                 alive.push(one.clone());
@@ -191,7 +189,10 @@ impl Family {
             if alive.is_empty() || left.is_zero() {
                 return alive;
             }
-            let handles: Vec<OwnedFd> = alive.iter().filter_map(handle).collect();
+            let handles: Vec<OwnedFd> = alive
+                .iter()
+                .filter_map(|one| one.key.open_pidfd().ok())
+                .collect();
             // A process without a pidfd cannot be waited for and is polled instead.
             let most = if handles.len() == alive.len() {
                 left
@@ -219,16 +220,16 @@ fn note(known: &Mutex<KnownProcesses>, root: u32) {
     let name = |pid: u32| all.iter().find(|one| one.pid == pid);
     let orphans = all
         .iter()
-        .filter(|one| one.ppid == own && known.contains_key(&one.key()));
+        .filter(|one| one.ppid == own && known.contains_key(&one.key));
     let orphans: Vec<&Stat> = orphans.collect();
     for one in descendants(&all, root, &[]) {
-        let member = known.entry(one.key()).or_insert_with(|| Member {
+        let member = known.entry(one.key).or_insert_with(|| Member {
             comm: Text::default(),
             cmdline: Vec::new(),
             parent: name(one.ppid).map(|parent| (parent.pid, parent.comm.clone())),
             zombie_since: None,
         });
-        if one.is_zombie() {
+        if one.is_zombie {
             member.zombie_since.get_or_insert_with(Instant::now);
         } else {
             // It may have executed another program since.
@@ -238,10 +239,10 @@ fn note(known: &Mutex<KnownProcesses>, root: u32) {
     }
     // Ended orphans were reparented to fdguard, so no other process waits for them. They certainly
     // belong to the program.
-    for one in orphans.into_iter().filter(|one| one.is_zombie()) {
+    for one in orphans.into_iter().filter(|one| one.is_zombie) {
         // Do not reap a zombie inherited from its parent before it is reported.
         let was_zombie = known
-            .get(&one.key())
+            .get(&one.key)
             .is_some_and(|member| member.zombie_since.is_some());
         if !was_zombie {
             reap(one);
@@ -261,14 +262,6 @@ fn pid(number: u32) -> Option<Pid> {
     i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
-/// A pidfd of this very process.
-fn handle(stat: &Stat) -> Option<OwnedFd> {
-    let handle = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok()?;
-    // The pid may have been reused in between.
-    let is_same = Stat::read(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
-    is_same.then_some(handle)
-}
-
 /// Waits until any of them ends; returns whether one did.
 fn wait_for_any(handles: &[OwnedFd], most: Duration) -> bool {
     let mut fds: Vec<PollFd<'_>> = handles
@@ -281,7 +274,7 @@ fn wait_for_any(handles: &[OwnedFd], most: Duration) -> bool {
 
 /// Ends one process: SIGTERM, wait, SIGKILL.
 fn end(stat: &Stat) -> Ending {
-    let Some(handle) = handle(stat) else {
+    let Ok(handle) = stat.key.open_pidfd() else {
         return Ending::Ended;
     };
     let handles = [handle];
@@ -293,7 +286,7 @@ fn end(stat: &Stat) -> Ending {
             continue;
         }
         if wait_for_any(&handles, PATIENCE) {
-            if let Some(now) = Stat::read(stat.pid).filter(Stat::is_zombie) {
+            if let Some(now) = Stat::read(stat.pid).filter(|now| now.is_zombie) {
                 reap(&now);
             }
             return ending;

@@ -1,11 +1,9 @@
 //! `fdguard check`: does this program, or this exercise of a server, return to its baseline?
 
 mod baseline;
-mod ending;
 mod exercise;
+mod explain;
 mod family;
-mod go;
-mod proof;
 mod start;
 mod stat;
 mod text;
@@ -16,6 +14,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
 
+use fdguard_core::Text;
+use fdguard_diagnose::check::{Proof, fails};
 use fdguard_trace::Error;
 
 use super::settings;
@@ -23,17 +23,16 @@ use super::trace::{FAILED, NOT_FOUND, NOT_RUNNABLE, SIGNALLED};
 use crate::cli::{Annotations, CheckArgs, ReportArgs};
 use crate::exit::{self, HintedError};
 use crate::output::{self, OutputStream};
+use crate::report::problem::ProblemReport;
 use crate::report::{annotations, junit, sarif};
 use crate::terminal;
-
-use proof::Proof;
 
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let outcome = check(args);
     outcome.or_else(|error| {
         let said = exit::report(&error);
-        let is_ours = error.downcast_ref::<HintedError>().is_some()
-            || error.downcast_ref::<fdguard_probe::Error>().is_some();
+        let is_ours =
+            error.downcast_ref::<HintedError>().is_some() || exit::probe_error(&error).is_some();
         Ok(match error.downcast_ref::<Error>() {
             Some(Error::NotFound { .. }) => NOT_FOUND,
             Some(Error::NotRunnable { .. }) => NOT_RUNNABLE,
@@ -46,6 +45,11 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
 fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     if let Some(path) = &args.settings.config {
         must_exist(path, "--config")?;
+    }
+    if args.explain {
+        let text = explain::explain(args)?;
+        output::emit(None, |out| Ok(out.write_all(text.as_bytes())?))?;
+        return Ok(exit::CLEAN);
     }
     let settings = settings::settings(&args.settings)?;
     // Fail early if a report file cannot be written.
@@ -131,7 +135,9 @@ impl Files {
             None if args.json => anstream::stdout().write_all(&bytes)?,
             None => anstream::stderr().write_all(&bytes)?,
         }
-        let told = proof.told();
+        let words = proof.diagnosis.process.cmdline.iter().map(Text::to_lossy);
+        let command = words.collect::<Vec<_>>().join(" ");
+        let told = ProblemReport::of(&proof.diagnosis, command, fails);
         if let Some(mut stream) = self.junit.take() {
             junit::write(&mut stream, &told)?;
             stream.finish()?;

@@ -7,13 +7,12 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame};
 use fdguard_core::proof::{self, Remains, RemainsVerdict};
+use fdguard_diagnose::check::{Proof, fails};
 
-use super::proof::{Proof, fails};
-use crate::command::clearing;
 use crate::report::style::{ADDED, CRITICAL, DIM, HEADING, WARNING, severity};
 use crate::report::trace::answer::{self, DisplayOptions};
 use crate::report::trace::hazard;
-use crate::report::wrap;
+use crate::report::{unused_allowances, wrap};
 use crate::terminal::{sanitize, sanitize_str};
 
 /// Maximum number of frames of one stack, and of places that pass.
@@ -54,7 +53,7 @@ pub(super) fn write(
             width,
         )?;
     }
-    clearing::write_unused(out, &proof.unused, width)?;
+    unused_allowances::write(out, &proof.unused, width)?;
     for gap in &proof.diagnosis.gaps {
         let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
         dim(out, "", &text, width)?;
@@ -106,9 +105,21 @@ fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
         out,
         "{style}{word}{style:#}  {HEADING}{comm}{HEADING:#} (pid {}): {found}{}",
         process.pid,
-        proof.extent(),
+        extent(proof),
     )?;
     Ok(())
+}
+
+/// The duration and the number of cycles.
+fn extent(proof: &Proof) -> String {
+    let found = &proof.diagnosis;
+    let passed = found.ended_at.duration_since(found.started_at);
+    let seconds = passed.as_secs_f64().max(0.0);
+    let cycles: u32 = proof.check.exercises.iter().map(|one| one.cycles).sum();
+    match cycles {
+        0 => format!(" in {seconds:.1} s"),
+        cycles => format!(" after {cycles} cycles in {seconds:.1} s"),
+    }
 }
 
 fn write_finding(

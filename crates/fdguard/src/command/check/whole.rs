@@ -4,32 +4,30 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use fdguard_core::rule::RuleSettings;
-use fdguard_core::watch::Watch;
+use fdguard_diagnose::check::{ProgramEnd, Proof};
 use fdguard_probe::Probe;
-use fdguard_trace::{Options, SiteDetail, Symbols, TracedCommand};
+use fdguard_trace::{Options, SiteDetail, TracedCommand};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
-use super::baseline;
-use super::ending::{self, Ending};
 use super::family::Family;
-use super::proof::{self, Evidence, Proof};
 use super::{code_of, start};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, WatchOutcome};
-use crate::report::trace::TraceReport;
-use crate::watching::LiveWatch;
 
 /// Runs the program and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
     let mut family = Family::start()?;
-    let protection = args.protect.protection();
-    let is_protected = protection.is_some();
-    let options = Options::default().keeping_ended().protecting(protection);
+    let options = Options {
+        keep_ended: true,
+        protect: args.protect.protection(),
+        ..Options::default()
+    };
     let mut traced = limited(args.limit, || {
-        Ok(TracedCommand::launch(&args.command, options)?)
+        Ok(TracedCommand::launch(&args.command, &options)?)
     })?;
-    if let Some(blind) = traced.blind().filter(|_| is_protected) {
+    let blind = traced.session.source().blind();
+    if let Some(blind) = blind.filter(|_| options.protect.is_some()) {
         trace::notify(&format!("not protected: {}", blind.why()));
     }
     family.follow(traced.pid())?;
@@ -44,68 +42,42 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
             traced.wait()?
         }
     };
-    conclude(args, settings, (&traced, status), &watched, &mut family)
+    let traced = (&mut traced, status);
+    conclude(args, settings, traced, &watched, &mut family)
 }
 
 /// Judges what an ended program left.
 fn conclude(
     args: &CheckArgs,
     settings: &RuleSettings,
-    (traced, status): (&TracedCommand, ExitStatus),
+    (traced, status): (&mut TracedCommand, ExitStatus),
     watched: &WatchOutcome<'_>,
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
-    let processes = start::left(family, leave, &leave.allow_process, traced);
+    let processes = start::left(family, leave, &leave.allow_process, &mut traced.session);
     let detail = if args.reports.json {
         SiteDetail::Every
     } else {
         SiteDetail::Held
     };
-    let report = TraceReport::of_launched(watched, (traced, detail), &args.command, settings)?;
-    let (mut diagnosis, watch) = (
-        report.diagnosis,
-        watched.live.as_ref().map(LiveWatch::watch),
-    );
-    let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
-    let tables = traced.tables()?;
-    let ending = Ending {
+    let state = traced.session.finish(detail, watched.status.is_some())?;
+    let report = trace::report(&state, watched, (traced.pid(), &args.command), settings);
+    let end = ProgramEnd {
+        pid: traced.pid(),
+        status: own_code(watched, status),
+        was_signalled: status.signal().is_some() || watched.was_ended,
         traces: &report.traced,
-        tables: &tables,
-        names: &watched.names,
-        root: (traced.pid(), status.signal().is_some() || watched.was_ended),
-        cut_off: &cut_off,
+        tables: &traced.session.tables()?,
+        watch: watched.watch(),
+        piles: state.piles,
+        processes,
         strict: leave.strict,
     };
-    let remains = ending::remains(&ending);
-    let held = ending::held(&ending);
-    let is_untold = report.traced.iter().all(|one| one.pid != traced.pid());
-    let blind = is_untold && !watch.is_some_and(|watch| has_history(watch, traced.pid()));
-    if blind {
-        diagnosis.gaps.push(proof::too_short());
-    } else if !is_untold {
-        // If the end state is known, it does not matter that there was no look while it ran.
-        diagnosis.gaps.retain(|gap| gap.what != "whether it leaks");
-    }
-    let held = held.or_else(|| {
-        let mut processes = diagnosis.processes.iter();
-        let opinion = processes.find(|one| one.pid == traced.pid())?;
-        let classes = opinion.classes.as_ref()?.iter();
-        Some(baseline::count(
-            classes.map(|one| (one.class.clone(), one.count)),
-        ))
+    let evidence = end.evidence(report.diagnosis, &|process, one| {
+        watched.names.name(process, one)
     });
-    let evidence = Evidence {
-        diagnosis,
-        remains,
-        piles: traced.child_piles(&mut Symbols::new(), true),
-        processes,
-        status: Some(own_code(watched, status)),
-        exercises: Vec::new(),
-        held,
-        blind,
-    };
-    Ok(Proof::of(evidence, &leave.allow, settings))
+    Ok(Proof::new(evidence, &leave.allow, settings))
 }
 
 /// The program's own exit code; 0 if fdguard ended it when its time was up.
@@ -115,11 +87,6 @@ fn own_code(watched: &WatchOutcome<'_>, status: ExitStatus) -> u8 {
     } else {
         code_of(status)
     }
-}
-
-fn has_history(watch: &Watch, pid: u32) -> bool {
-    let mut subjects = watch.subjects();
-    subjects.any(|one| one.process.pid == pid && ending::has_history(one))
 }
 
 /// Runs this with another soft descriptor limit, which a program started in it inherits.

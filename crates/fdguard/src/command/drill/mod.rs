@@ -140,7 +140,7 @@ fn nothing_left(members: &[Member]) -> Result<(), String> {
     let left = left(members);
     let named: Vec<String> = left
         .iter()
-        .map(|one| format!("{}({})", one.name, one.pid))
+        .map(|one| format!("{}({})", one.name, one.key.pid))
         .collect();
     match named.is_empty() {
         true => Ok(()),

@@ -5,6 +5,8 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use fdguard_proc::stat::ProcStat;
+use fdguard_proc::{ProcKey, process};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -139,28 +141,21 @@ fn listen(stderr: ChildStderr, sender: &Sender<Value>) {
     }
 }
 
-/// A process with its start time: a pid alone may be reused.
+/// A process of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
-    pub(super) pid: u32,
+    pub(super) key: ProcKey,
     pub(super) name: String,
-    started: String,
 }
 
 /// All descendants of this process.
 pub(super) fn below(root: u32) -> Vec<Member> {
     let mut all = Vec::new();
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return all;
-    };
-    let numbers = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let known: Vec<(u32, Member)> = numbers.filter_map(look).collect();
+    let known: Vec<(u32, Member)> = process::pids().filter_map(look).collect();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
         for (_, member) in known.iter().filter(|(of, _)| *of == parent) {
-            parents.push(member.pid);
+            parents.push(member.key.pid);
             all.push(member.clone());
         }
     }
@@ -169,23 +164,16 @@ pub(super) fn below(root: u32) -> Vec<Member> {
 
 /// Those that are still alive.
 pub(super) fn left(members: &[Member]) -> Vec<&Member> {
-    let is_there =
-        |member: &&Member| look(member.pid).is_some_and(|(_, now)| now.started == member.started);
-    members.iter().filter(is_there).collect()
+    let is_alive = |member: &&Member| member.key.is_alive();
+    members.iter().filter(is_alive).collect()
 }
 
 /// Its parent and its identity; `None` for a zombie.
 fn look(pid: u32) -> Option<(u32, Member)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (head, rest) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    if matches!(*fields.first()?, "Z" | "X") {
-        return None;
-    }
-    let member = Member {
-        pid,
-        name: head.split_once('(')?.1.to_owned(),
-        started: (*fields.get(19)?).to_owned(),
+    let member = |stat: &ProcStat<'_>| Member {
+        key: stat.key(pid),
+        name: String::from_utf8_lossy(stat.comm).into_owned(),
     };
-    Some((fields.get(1)?.parse().ok()?, member))
+    let living = |stat: &ProcStat<'_>| (!stat.is_zombie()).then(|| (stat.ppid, member(stat)));
+    process::stat(pid, living).ok()?
 }

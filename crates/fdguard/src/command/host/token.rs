@@ -7,8 +7,10 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use fdguard_core::bearer::BearerToken;
+use fdguard_core::hex;
 use fdguard_host::environment::TOKEN_FD;
 use fdguard_process::listen::activation;
+use fdguard_process::random;
 use rustix::fs::OFlags;
 
 use crate::cli::HostArgs;
@@ -118,7 +120,7 @@ fn make(path: &Path) -> io::Result<BearerToken> {
     if let Some(dir) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
-    let text = random()?;
+    let text = hex::encode(&random::bytes::<BYTES>()?);
     // Do not write to a link or to a file that was put there meanwhile.
     let mut options = OpenOptions::new();
     let mut file = options
@@ -128,16 +130,6 @@ fn make(path: &Path) -> io::Result<BearerToken> {
         .open(path)?;
     file.write_all(format!("{text}\n").as_bytes())?;
     BearerToken::new(text.as_bytes()).map_err(io::Error::other)
-}
-
-fn random() -> io::Result<String> {
-    let mut bytes = [0; BYTES];
-    let mut filled = 0;
-    while filled < BYTES {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
-    }
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Facts about a file, one per line. Pure.
 
+use fdguard_core::units::counted;
 use fdguard_files::lease::LeaseAnswer;
 use fdguard_files::sqlite::{DatabaseHeader, Journal, Shm, Wal};
 use fdguard_files::{FileVerdict, Inspection, Kind, SqliteReport};
@@ -112,16 +113,8 @@ fn log_line(wal: &Wal) -> String {
         frames => format!(
             "WAL: {} bytes, {} of committed transactions, {page}",
             wal.size,
-            frames_text(frames)
+            counted(frames, "frame")
         ),
-    }
-}
-
-fn frames_text(count: u64) -> String {
-    if count == 1 {
-        "1 frame".to_owned()
-    } else {
-        format!("{count} frames")
     }
 }
 
@@ -131,7 +124,7 @@ fn index_line(shm: &Shm) -> String {
     }
     format!(
         "WAL index: {} in the WAL, {} of them checkpointed",
-        frames_text(u64::from(shm.frames)),
+        counted(shm.frames, "frame"),
         shm.moved
     )
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use fdguard_core::lint::Severity;
+use fdguard_core::units::counted;
 use fdguard_files::heal::{HealOutcome, HealResult};
 use fdguard_files::holding::{Grip, HoldingProcess};
 use fdguard_files::{FileFinding, FileVerdict, Inspection};
@@ -172,15 +173,8 @@ fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
 fn held(process: &HoldingProcess) -> String {
     let mut parts = Vec::new();
     if process.connections > 0 {
-        let plural = if process.connections == 1 {
-            "connection"
-        } else {
-            "connections"
-        };
-        parts.push(format!(
-            "{} {plural}, {} parked",
-            process.connections, process.parked
-        ));
+        let connections = counted(process.connections, "connection");
+        parts.push(format!("{connections}, {} parked", process.parked));
     }
     let grips = [
         (

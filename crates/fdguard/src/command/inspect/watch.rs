@@ -2,22 +2,20 @@
 
 use std::io::Write;
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use fdguard_core::hazard::Hazard;
+use fdguard_core::units::counted;
 use fdguard_core::{Gap, Text};
 use fdguard_files::holding::Holding;
 use fdguard_files::watch::{FileChange, FileEvent};
 use fdguard_files::{FileFinding, FileWatch};
 use fdguard_probe::Probe;
+use fdguard_process::signals::Signals;
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{text_of, trace};
 use crate::cli::InspectArgs;
@@ -31,7 +29,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     let probe = Probe::new()?;
-    let stop = stop_signal()?;
+    let stop = Signals::listen_for_end()?;
     let mut watch = FileWatch::start(&args.files)?;
     let mut teller = Teller {
         out: OutputStream::open(args.output.as_deref())?,
@@ -62,20 +60,8 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     })
 }
 
-/// Readable once a terminating signal has arrived; a second one ends the process immediately.
-fn stop_signal() -> std::io::Result<UnixStream> {
-    let (came, tell) = UnixStream::pair()?;
-    let again = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&again))?;
-        signal_hook::flag::register(signal, Arc::clone(&again))?;
-        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
-    }
-    Ok(came)
-}
-
 /// Waits for a kernel event, a signal or the timeout; returns whether it was a signal.
-fn wait(watch: &FileWatch, stop: &UnixStream, longest: Duration) -> bool {
+fn wait(watch: &FileWatch, stop: &Signals, longest: Duration) -> bool {
     let told = watch.as_fd();
     let mut fds = [
         PollFd::new(&told, PollFlags::IN),
@@ -197,7 +183,11 @@ impl Teller {
             serde_json::to_writer(&mut self.out, &first)?;
             self.out.write_all(b"\n")?;
         } else {
-            writeln!(self.out, "watching {}", databases(first.databases))?;
+            writeln!(
+                self.out,
+                "watching {}",
+                counted(first.databases, "database")
+            )?;
         }
         Ok(self.out.flush()?)
     }
@@ -220,7 +210,7 @@ impl Teller {
             writeln!(
                 self.out,
                 "watched {} for {:.0} s, {} checks: {} went bad, {} deleted or replaced",
-                databases(last.databases),
+                counted(last.databases, "database"),
                 last.seconds,
                 last.looks,
                 last.went_bad,
@@ -228,14 +218,6 @@ impl Teller {
             )?;
         }
         Ok(self.out.flush()?)
-    }
-}
-
-fn databases(count: usize) -> String {
-    if count == 1 {
-        "1 database".to_owned()
-    } else {
-        format!("{count} databases")
     }
 }
 

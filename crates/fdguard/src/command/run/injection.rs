@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::Gap;
 use fdguard_supervise::event::LogEvent;
 use fdguard_supervise::inject::Injector;
-use fdguard_trace::{Error, GO, Injection, Options, Protection, ReportPolicy, TracedProgram};
+use fdguard_trace::{Error, GO, PreloadSource, Protection, TracedProgram};
 
 use super::prevention::PreventionReporter;
 use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
@@ -28,8 +28,7 @@ const MOST_LEAVING: usize = 4;
 /// The library in every service.
 #[derive(Debug)]
 pub(super) struct InjectedTrace {
-    options: Options,
-    protection: Option<ReportPolicy>,
+    protection: Option<Protection>,
     /// For a single program, reports are printed for people, not as event lines.
     teller: Option<PreventionReporter>,
     runs: BTreeMap<String, ServiceWatch>,
@@ -47,8 +46,7 @@ impl InjectedTrace {
     pub(super) fn new(protection: Option<Protection>, is_once: bool) -> Self {
         let report = protection.as_ref().map(|protection| protection.report);
         Self {
-            options: Options::default().protecting(protection),
-            protection: report,
+            protection,
             teller: report.filter(|_| is_once).map(PreventionReporter::new),
             runs: BTreeMap::new(),
             leaving: Vec::new(),
@@ -60,7 +58,7 @@ impl InjectedTrace {
 
     /// Prepares the library for a start; `None` for a program that cannot be run at all, which the
     /// start itself reports.
-    fn prepare(&self, command: &[OsString]) -> Result<Option<Injection>, String> {
+    fn prepare(&self, command: &[OsString]) -> Result<Option<PreloadSource>, String> {
         let told = |error: Error| match error {
             Error::NotFound { .. } | Error::NotRunnable { .. } => Ok(None),
             other => Err(format!("{:#}", anyhow::Error::new(other))),
@@ -72,7 +70,8 @@ impl InjectedTrace {
                 Err(error) => return told(error),
             }
         }
-        Injection::prepare(command, self.options.clone()).map_or_else(told, |one| Ok(Some(one)))
+        PreloadSource::prepare(command, self.protection.clone())
+            .map_or_else(told, |one| Ok(Some(one)))
     }
 
     /// Returns what a look found as events, or prints it at once.
@@ -82,10 +81,10 @@ impl InjectedTrace {
             teller.tell(&found.hazards);
             return Vec::new();
         }
-        let Some(report) = self.protection else {
+        let Some(protection) = &self.protection else {
             return Vec::new();
         };
-        let news = watched.told.news(report, &found.hazards);
+        let news = watched.told.news(protection.report, &found.hazards);
         let mut events: Vec<LogEvent> = news
             .iter()
             .map(|news| prevented_event(&watched.service, news))
@@ -163,13 +162,13 @@ impl Injector for InjectedTrace {
         environment: &mut Vec<(OsString, OsString)>,
     ) -> Vec<LogEvent> {
         let mut events = self.ended(service);
-        let prepared = self.prepare(command).and_then(|injection| {
-            let Some(injection) = injection else {
+        let prepared = self.prepare(command).and_then(|source| {
+            let Some(source) = source else {
                 return Ok(None);
             };
             let mut variables = environment.clone();
-            injection.environment(&mut variables);
-            let worker = Worker::start(injection).map_err(|error| error.to_string())?;
+            source.environment(&mut variables);
+            let worker = Worker::start(source)?;
             Ok(Some((variables, worker)))
         });
         match prepared {
@@ -184,7 +183,7 @@ impl Injector for InjectedTrace {
             Ok(None) => {}
             // Reported once, and again if it worked in between.
             Err(why) if self.blind.insert(service.to_owned()) => {
-                let (name, what) = match self.protection {
+                let (name, what) = match &self.protection {
                     Some(_) => ("unprotected", "running without protection"),
                     None => ("untraced", "cannot trace the lines that open descriptors"),
                 };

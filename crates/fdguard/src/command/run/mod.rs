@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use fdguard_core::located::ConfigMistake;
 use fdguard_probe::Probe;
 use fdguard_process::input_file;
 use fdguard_process::listen::activation;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
-use fdguard_supervise::config::{ConfigMistake, Overrides, RunSettings, ServiceConfig, explain};
+use fdguard_supervise::config::{Overrides, RunSettings, ServiceConfig, explain};
 use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
 use fdguard_supervise::supervisor::{self, StartRefusal, SupervisorLaunch};
@@ -157,7 +158,7 @@ fn refuse_to_nest(parent: &Parent) -> anyhow::Result<()> {
     };
     let message = format!(
         "already supervised by fdguard run (pid {}, service {})",
-        outer.pid, outer.service
+        outer.supervisor.pid, outer.service
     );
     let hint = "remove the inner fdguard run, give it --once or --exec, or allow it with --nest";
     Err(HintedError::usage(message, hint)).context("run")

@@ -6,6 +6,7 @@ use std::io::Write as _;
 
 use fdguard_core::Gap;
 use fdguard_core::hazard::{Hazard, Party};
+use fdguard_core::units::counted;
 use fdguard_trace::{ReportPolicy, UntracedProgram};
 
 use crate::report::diagnosis;
@@ -147,10 +148,10 @@ impl PreventionReporter {
                 .iter()
                 .map(|(rule, count)| format!("{count} {rule}"))
                 .collect();
-            let times = if all == 1 { "time" } else { "times" };
             drop(writeln!(
                 out,
-                "fdguard: prevented {all} {times}: {}",
+                "fdguard: prevented {}: {}",
+                counted(all, "time"),
                 parts.join(", ")
             ));
             for gap in gaps.iter().filter(|gap| gap.what.contains("hazards")) {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::Gap;
 use fdguard_core::hazard::Hazard;
 use fdguard_supervise::trim;
-use fdguard_trace::{Injection, Symbols, UntracedProgram};
+use fdguard_trace::{Options, PreloadSource, StateParts, TraceSession, UntracedProgram};
 
 use crate::report::trace::name;
 
@@ -59,14 +59,24 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(injection: Injection) -> std::io::Result<Self> {
-        let prevented = injection.prevented();
+    /// Starts to read what the source records; fails with the reason.
+    pub(super) fn start(source: PreloadSource) -> Result<Self, String> {
         let (jobs, asked) = mpsc::channel();
         let (answer, replies) = mpsc::channel();
-        let heard = Arc::clone(&prevented);
+        let (begin, begun) = mpsc::sync_channel(1);
+        // Symbols cannot leave the thread that uses them, so the session is started there.
+        let work = move || match TraceSession::start(source, &Options::default()) {
+            Ok(session) => {
+                drop(begin.send(Ok(session.prevented())));
+                Looker::new(session).work(&asked, &answer);
+            }
+            Err(error) => drop(begin.send(Err(format!("{:#}", anyhow::Error::new(error))))),
+        };
         let thread = std::thread::Builder::new()
             .name("fdguard-look".to_owned())
-            .spawn(move || Looker::new(injection, heard).work(&asked, &answer))?;
+            .spawn(work)
+            .map_err(|error| error.to_string())?;
+        let prevented = begun.recv().map_err(|error| error.to_string())??;
         Ok(Self {
             jobs,
             replies,
@@ -121,26 +131,21 @@ pub(super) struct WorkerGone;
 
 /// The thread's side.
 struct Looker {
-    injection: Injection,
+    /// Its symbols are those of one run: the next one may be another build.
+    session: TraceSession,
     prevented: Arc<AtomicU64>,
     /// How much was prevented when hazards were last resolved to lines.
     named: u64,
-    /// Symbols of one run: the next one may be another build.
-    symbols: Option<Symbols>,
-    /// Counts of processes that have a table.
-    counts: BTreeMap<(u32, u64), Counts>,
     /// Counts of processes that are gone.
     past: Counts,
 }
 
 impl Looker {
-    fn new(injection: Injection, prevented: Arc<AtomicU64>) -> Self {
+    fn new(session: TraceSession) -> Self {
         Self {
-            injection,
-            prevented,
+            prevented: session.prevented(),
+            session,
             named: 0,
-            symbols: None,
-            counts: BTreeMap::new(),
             past: Counts::new(),
         }
     }
@@ -171,33 +176,28 @@ impl Looker {
 
     fn look(&mut self, is_end: bool) -> WorkerFindings {
         // A directory that can no longer be read yields nothing.
-        let (tables, became) = self.injection.sweep().unwrap_or_default();
-        let mut counts = BTreeMap::new();
-        for table in tables.iter().filter(|table| !table.prevented.is_empty()) {
-            counts.insert((table.pid, table.began), table.prevented.clone());
+        for gone in self.session.poll().unwrap_or_default() {
+            add(&mut self.past, &gone.prevented);
         }
-        for (key, gone) in std::mem::take(&mut self.counts) {
-            if !counts.contains_key(&key) {
-                add(&mut self.past, &gone);
-            }
-        }
-        self.counts = counts;
         let mut sums = self.past.clone();
-        for one in self.counts.values() {
-            add(&mut sums, one);
+        for table in self.session.take_tables().iter() {
+            add(&mut sums, &table.prevented);
         }
         let heard = self.prevented.load(Ordering::Relaxed);
         let is_news = heard != self.named || (is_end && !sums.is_empty());
         let (hazards, gaps) = if is_news {
             self.named = heard;
-            let symbols = self.symbols.get_or_insert_default();
-            self.injection.hazards(symbols, is_end)
+            let state = self.session.state(StateParts {
+                is_end,
+                ..StateParts::HAZARDS
+            });
+            (state.hazards, state.gaps)
         } else {
             Default::default()
         };
         WorkerFindings {
             counts: sums,
-            became,
+            became: self.session.became().clone(),
             hazards,
             gaps,
             is_last: false,
@@ -206,9 +206,11 @@ impl Looker {
 
     /// The line that opened most of what a process holds. Symbols are freed at once: breaches are
     /// rare.
-    fn line(&self, pid: u32) -> Option<String> {
-        let sites = self.injection.sites(pid, &mut Symbols::new()).ok()?;
+    fn line(&mut self, pid: u32) -> Option<String> {
+        let sites = self.session.sites_of(pid);
+        self.session.free_symbols();
         sites
+            .ok()?
             .iter()
             .find_map(|site| site.culprit.as_ref())
             .map(name::culprit)

@@ -14,18 +14,18 @@ use fdguard_core::proof::Clearance;
 use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
-use fdguard_trace::Symbols;
+use fdguard_diagnose::trace::{GrowingSites, SiteNow};
+use fdguard_diagnose::watching::WatchProgress;
+use fdguard_trace::StateParts;
 use jiff::Timestamp;
 
 use super::PATIENCE;
 use super::run_loop::{RunningTrace, TraceObserver};
-use super::sites::{SiteNow, Sites};
 use crate::cli::TraceArgs;
 use crate::output::OutputStream;
 use crate::report::diagnosis;
 use crate::report::state_line::word;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::watching::WatchProgress;
 
 /// Seconds between two judgements.
 const JUDGED: f64 = 1.0;
@@ -35,12 +35,11 @@ pub(super) struct Follower<'s> {
     out: Out,
     settings: &'s RuleSettings,
     clearance: Clearance<'s>,
-    sites: Sites,
+    sites: GrowingSites,
     verdicts: HashMap<u32, Verdict>,
     /// When they were last judged.
     judged: Option<f64>,
     hazards: BTreeSet<String>,
-    symbols: Symbols,
 }
 
 /// Where the lines go.
@@ -63,11 +62,10 @@ impl<'s> Follower<'s> {
             out,
             settings,
             clearance: Clearance::new(&args.allow, settings),
-            sites: Sites::default(),
+            sites: GrowingSites::default(),
             verdicts: HashMap::new(),
             judged: None,
             hazards: BTreeSet::new(),
-            symbols: Symbols::new(),
         })
     }
 
@@ -92,12 +90,13 @@ impl<'s> Follower<'s> {
         }
     }
 
-    fn report_sample(&mut self, running: &RunningTrace<'_, '_>, entries: &[RecordingEntry]) {
+    fn report_sample(&mut self, running: &mut RunningTrace<'_, '_>, entries: &[RecordingEntry]) {
+        let state = running.state(StateParts::OPEN);
         let watch = running.live().watch();
         for entry in entries {
             self.process(watch, entry);
         }
-        self.sites.update(watch, running.tables());
+        self.sites.update(watch, &state);
         let new = self.sites.now().iter().filter(|one| one.has_begun);
         let lines: Vec<String> = new.map(site_line).collect();
         for line in lines {
@@ -105,9 +104,9 @@ impl<'s> Follower<'s> {
         }
         if self.judged.is_none_or(|at| watch.at() - at >= JUDGED) {
             self.judged = Some(watch.at());
-            self.judge(running);
-            let hazards = running.hazards(&mut self.symbols);
-            self.hazards(&hazards);
+            let state = running.state(StateParts::JUDGED);
+            self.judge(running, &running.joined(&state, self.settings).verdicts());
+            self.hazards(&state.hazards);
         }
     }
 
@@ -131,9 +130,8 @@ impl<'s> Follower<'s> {
         }
     }
 
-    fn judge(&mut self, running: &RunningTrace<'_, '_>) {
+    fn judge(&mut self, running: &RunningTrace<'_, '_>, traced: &HashMap<u32, Verdict>) {
         let watch = running.live().watch();
-        let traced = running.verdicts(&mut self.symbols, self.settings);
         for subject in watch.subjects().filter(|subject| subject.gone.is_none()) {
             let mut opinion = subject.opinion(self.settings);
             if let Some(verdict) = traced.get(&subject.process.pid) {
@@ -248,7 +246,7 @@ mod tests {
     use fdguard_core::playbook::Playbook;
     use fdguard_core::rule::RuleSettings;
 
-    use super::{Clearance, Follower, Out, Sites};
+    use super::{Clearance, Follower, GrowingSites, Out};
 
     fn hazard(line: u32) -> Hazard {
         let culprit = serde_json::json!({
@@ -277,11 +275,10 @@ mod tests {
             out: Out::File(file.try_clone().unwrap()),
             settings: &settings,
             clearance: Clearance::new(&allowed, &settings),
-            sites: Sites::default(),
+            sites: GrowingSites::default(),
             verdicts: HashMap::new(),
             judged: None,
             hazards: BTreeSet::new(),
-            symbols: fdguard_trace::Symbols::new(),
         };
         let again = Hazard {
             count: 2,

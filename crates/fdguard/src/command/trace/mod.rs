@@ -1,20 +1,15 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
-pub(super) mod aggregate;
-pub(super) mod children;
-mod conclusions;
 mod follow;
-pub(super) mod names;
 mod notes;
 mod outputs;
 mod report;
 mod run_loop;
 pub(super) mod signals;
-mod sites;
 mod text;
-mod unread_languages;
 mod view;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -25,16 +20,18 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::RuleSettings;
+use fdguard_diagnose::clearing;
+use fdguard_diagnose::trace::{LaunchedProgram, LaunchedTrace, TraceReport, add_child_piles};
+use fdguard_diagnose::watching::WatchProgress;
 use fdguard_probe::Probe;
-use fdguard_trace::{Error, Options, SiteDetail, TracedCommand};
+use fdguard_trace::{Error, Options, SiteDetail, TraceState, TracedCommand};
 
-use super::{clearing, settings};
+use super::settings;
 use crate::cli::TraceArgs;
 use crate::exit;
 use crate::output::OutputStream;
-use crate::report::trace::TraceReport;
+use crate::report::unused_allowances;
 use crate::terminal;
-use crate::watching::WatchProgress;
 
 use follow::Follower;
 use notes::Notes;
@@ -95,11 +92,17 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
         _ => open(args)?,
     };
     let mut requests = SignalRequests::listen()?;
-    let protection = args.protect.protection();
-    let is_protected = protection.is_some();
-    let options = Options::default().protecting(protection);
-    let mut traced = TracedCommand::launch(&args.command, options)?;
-    if let Some(blind) = traced.blind().filter(|_| is_protected) {
+    let options = Options {
+        protect: args.protect.protection(),
+        ..Options::default()
+    };
+    let mut traced = TracedCommand::launch(&args.command, &options)?;
+    if let Some(blind) = traced
+        .session
+        .source()
+        .blind()
+        .filter(|_| options.protect.is_some())
+    {
         notify(&format!("not protected: {}", blind.why()));
     }
     let mut notes = Notes::new(&settings, args.length);
@@ -119,9 +122,9 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     } else {
         SiteDetail::Held
     };
-    let mut report =
-        TraceReport::of_launched(&watched, (&traced, detail), &args.command, &settings)?;
-    children::add(&mut report.diagnosis, &traced);
+    let state = traced.session.finish(detail, watched.status.is_some())?;
+    let mut report = report(&state, &watched, (traced.pid(), &args.command), &settings);
+    add_child_piles(&mut report.diagnosis, &state.piles);
     let clearance = Clearance::new(&args.allow, &settings);
     clearing::clear(&mut report.diagnosis, &clearance);
     clearing::apply_clearances(&mut report.diagnosis);
@@ -157,6 +160,27 @@ pub(super) fn watch<'p>(
     )
 }
 
+/// The report about a launched program, from the final state of its trace.
+pub(super) fn report(
+    state: &TraceState,
+    watched: &WatchOutcome<'_>,
+    (pid, command): (u32, &[OsString]),
+    settings: &RuleSettings,
+) -> TraceReport {
+    let launched = LaunchedTrace {
+        state,
+        watch: watched.watch(),
+        names: &watched.names,
+        settings,
+    };
+    let began = watched.began;
+    launched.report(&LaunchedProgram {
+        pid,
+        command,
+        began,
+    })
+}
+
 /// Opens the result file before the program runs in vain.
 fn open(args: &TraceArgs) -> anyhow::Result<Option<OutputStream>> {
     let path = args.output.as_deref();
@@ -186,7 +210,7 @@ fn write(
     } else {
         text::write(&mut bytes, report, terminal::width())?;
         let columns = crate::report::diagnosis::columns(terminal::width());
-        clearing::write_unused(&mut bytes, unused, columns)?;
+        unused_allowances::write(&mut bytes, unused, columns)?;
     }
     match stream {
         Some(mut stream) => {

@@ -5,11 +5,11 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use fdguard_core::rule::RuleSettings;
+use fdguard_diagnose::watching::WatchProgress;
 
 use super::PATIENCE;
 use super::run_loop::{RunningTrace, TraceObserver, notify};
 use crate::progress;
-use crate::watching::WatchProgress;
 
 /// The time of the first line, and the interval after it.
 const FIRST: Duration = Duration::from_secs(2);

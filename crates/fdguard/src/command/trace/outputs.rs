@@ -3,12 +3,15 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use fdguard_diagnose::trace::TraceReport;
+use fdguard_process::random;
+
 use crate::cli::TraceArgs;
 use crate::exit::{self, HintedError};
 use crate::output::OutputStream;
 use crate::report::html;
 use crate::report::trace::tree::StackNode;
-use crate::report::trace::{TraceReport, folded, pprof, svg};
+use crate::report::trace::{folded, pprof, svg};
 
 /// The requested files.
 pub(super) struct Outputs(Vec<(Format, OutputStream)>);
@@ -84,7 +87,10 @@ impl Format {
             Self::Folded => folded::text(tree).into_bytes(),
             Self::FlameGraph => svg::file(&report.diagnosis.process.comm, tree).into_bytes(),
             Self::Pprof => pprof::file(&report.diagnosis, tree)?,
-            Self::Html => html::trace::page(report, tree, &nonce()).into_bytes(),
+            Self::Html => {
+                // Only the page's own scripts carry the nonce, and no others run.
+                html::trace::page(report, tree, &random::nonce()?).into_bytes()
+            }
         })
     }
 }
@@ -92,11 +98,4 @@ impl Format {
 /// A pipe or a device can be written to twice.
 fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| !meta.is_file())
-}
-
-/// An unguessable word: only the page's own scripts carry it, and no others run.
-fn nonce() -> String {
-    use std::hash::BuildHasher as _;
-    let word = || std::hash::RandomState::new().hash_one(0_u8);
-    format!("{:016x}{:016x}", word(), word())
 }

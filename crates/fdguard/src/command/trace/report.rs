@@ -1,6 +1,5 @@
 //! `fdguard trace --report PID`: what a traced program holds now, from another terminal.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -12,21 +11,21 @@ use fdguard_core::proof::Clearance;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Pid, Text};
+use fdguard_diagnose::clearing;
+use fdguard_diagnose::trace::{self, ProcessSites, TraceReport};
+use fdguard_diagnose::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{Error, ObservedTrace, ProcessTables, monotonic};
+use fdguard_trace::{Error, ObservedTrace, StateParts, TraceSession};
 use serde::Serialize;
 
-use super::aggregate::TraceScope;
 use super::{PATIENCE, text, view};
 use crate::cli::TraceArgs;
-use crate::command::{clearing, settings};
+use crate::command::settings;
 use crate::exit::{self, HintedError};
 use crate::output;
 use crate::report::diagnosis;
 use crate::report::style::HEADING;
-use crate::report::trace::{ProcessSites, TraceReport};
 use crate::terminal::{self, sanitize_str};
-use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// The advice for a process that is not traced.
 const LAUNCH: &str =
@@ -40,16 +39,17 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     let probe = Probe::new()?;
     let observed = find(args, pid)?;
     let mut live = start_watch(args, &probe, &observed)?;
-    let sampled = if args.live {
-        view::show(&mut live, &observed)?
+    let mut session = observed.session();
+    if args.live {
+        view::show(&mut live, &mut session)?;
     } else {
-        watch(args, &mut live, &observed)?
-    };
+        watch(args, &mut live, &mut session)?;
+    }
     let is_seen = args.live || args.length.is_some() || running(live.watch()).next().is_some();
     if !is_seen {
         return Err(ProbeError::Vanished(observed.pid()).into());
     }
-    let mut report = sampled.report(&observed, live.watch(), &settings)?;
+    let mut report = joined(&mut session, observed.pid(), live.watch(), &settings)?;
     let clearance = Clearance::new(&args.allow, &settings);
     clearing::clear(&mut report.diagnosis, &clearance);
     if args.json {
@@ -109,88 +109,42 @@ pub(super) fn start_watch<'p>(
         on_signal: OnSignal::End,
     };
     // A child may end right now; the process itself must exist.
-    LiveWatch::start(probe, plan(observed.pids()?))
-        .or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))
+    let whole = LiveWatch::start(probe, plan(observed.pids()?));
+    Ok(whole.or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))?)
 }
 
-/// The tables before and after the last look.
-pub(super) struct SampledTables {
-    before: ProcessTables,
-    after: ProcessTables,
-    /// That look saw everything older, if it was open.
-    since: u64,
-    /// When the tables were last read.
-    read: u64,
-}
-
-impl SampledTables {
-    /// Before the first look.
-    pub(super) fn at(observed: &ObservedTrace) -> anyhow::Result<Self> {
-        let read = monotonic();
-        let tables = observed.tables()?;
-        Ok(Self {
-            before: tables.clone(),
-            after: tables,
-            since: read,
-            read,
-        })
-    }
-
-    /// Reads the tables after another look. If the program has ended they may be gone: then the
-    /// last ones count.
-    pub(super) fn again(&mut self, observed: &ObservedTrace) {
-        let read = monotonic();
-        if let Ok(tables) = observed.tables() {
-            self.before = std::mem::replace(&mut self.after, tables);
-            self.since = std::mem::replace(&mut self.read, read);
-        }
-    }
-
-    /// The tables after it.
-    pub(super) fn tables(&self) -> &ProcessTables {
-        &self.after
-    }
-
-    fn report(
-        &self,
-        observed: &ObservedTrace,
-        watch: &Watch,
-        settings: &RuleSettings,
-    ) -> anyhow::Result<TraceReport> {
-        let Some(diagnosis) = watch.diagnosis(settings) else {
-            return Err(ProbeError::NoSuchProcess(observed.pid()).into());
-        };
-        let pids = running(watch).map(|subject| subject.process.pid);
-        let untraced = pids.filter(|pid| self.after.table_of(*pid).is_none());
-        let scope = TraceScope {
-            pid: observed.pid(),
-            blind: None,
-            became: untraced.map(|pid| (pid, observed.became(pid))).collect(),
-            with_table: BTreeSet::new(),
-        };
-        let tables = (&self.before, &self.after);
-        Ok(TraceReport::of_observed(
-            tables, self.since, &scope, watch, diagnosis,
-        ))
-    }
+/// The report about what is running.
+fn joined(
+    session: &mut TraceSession,
+    root: Pid,
+    watch: &Watch,
+    settings: &RuleSettings,
+) -> anyhow::Result<TraceReport> {
+    let Some(diagnosis) = watch.diagnosis(settings) else {
+        return Err(ProbeError::NoSuchProcess(root).into());
+    };
+    session.examine(running(watch).map(|subject| subject.process.pid));
+    let (before, after) = session.states_around(StateParts::OBSERVED);
+    Ok(trace::observed((&before, &after), root, watch, diagnosis))
 }
 
 /// Takes one look, or looks for as long as `--for` requests.
 fn watch(
     args: &TraceArgs,
     live: &mut LiveWatch<'_>,
-    observed: &ObservedTrace,
-) -> anyhow::Result<SampledTables> {
-    let mut sampled = SampledTables::at(observed)?;
+    session: &mut TraceSession,
+) -> anyhow::Result<()> {
+    session.poll()?;
     loop {
         let progress = live.advance(Instant::now() + PATIENCE)?;
         live.take_entries();
         if args.length.is_none() && progress == WatchProgress::Looked {
             live.stop(WatchEnd::TimeUp)?;
         }
-        sampled.again(observed);
+        // The tables of an ended program may be gone: then the last ones count.
+        drop(session.poll());
         if live.watch().ended().is_some() {
-            return Ok(sampled);
+            return Ok(());
         }
     }
 }

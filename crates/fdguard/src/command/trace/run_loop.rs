@@ -1,24 +1,22 @@
 //! Samples the running program until it ends, its time is up, or the user stops fdguard.
 
-use std::collections::HashMap;
 use std::io::Write as _;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use fdguard_core::diagnosis::WatchEnd;
-use fdguard_core::hazard::Hazard;
-use fdguard_core::judge::Verdict;
 use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::RuleSettings;
-use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{ProcessTables, SiteDetail, Symbols, TracedCommand, monotonic};
+use fdguard_core::watch::Watch;
+use fdguard_diagnose::Error;
+use fdguard_diagnose::trace::{FdNames, LaunchedTrace};
+use fdguard_diagnose::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
+use fdguard_probe::Probe;
+use fdguard_trace::{StateParts, TraceState, TracedCommand, monotonic};
 use jiff::Timestamp;
 use rustix::process::Signal;
 
-use super::conclusions::Material;
-use super::names::FdNames;
 use super::signals::{Request, SignalRequests, WaitOutcome};
-use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// How long a program may take to end on Ctrl-C. After that the watch resumes: the program handles
 /// Ctrl-C without ending.
@@ -43,12 +41,18 @@ pub(in crate::command) struct WatchOutcome<'p> {
     pub(in crate::command) status: Option<ExitStatus>,
 }
 
+impl WatchOutcome<'_> {
+    /// The watch itself; `None` if the program ended before the first look.
+    pub(in crate::command) fn watch(&self) -> Option<&Watch> {
+        self.live.as_ref().map(LiveWatch::watch)
+    }
+}
+
 /// A program under watch.
 pub(super) struct RunningTrace<'a, 'p> {
     live: LiveWatch<'p>,
     traced: &'a mut TracedCommand,
     requests: &'a mut SignalRequests,
-    tables: ProcessTables,
     names: FdNames,
     /// A request to end.
     request: Option<Request>,
@@ -75,7 +79,7 @@ pub(super) fn watch<'p>(
         every,
         jitter: Duration::ZERO,
         length,
-        on_signal: OnSignal::Tell,
+        on_signal: OnSignal::Tell(requests.signals()),
     };
     let mut watched = WatchOutcome {
         began: Timestamp::now(),
@@ -91,7 +95,6 @@ pub(super) fn watch<'p>(
             live,
             traced: &mut *traced,
             requests: &mut *requests,
-            tables: ProcessTables::default(),
             names: FdNames::default(),
             request: None,
         };
@@ -104,7 +107,7 @@ pub(super) fn watch<'p>(
     watched.was_ended = ended == Some(WatchEnd::TimeUp);
     let is_asked = watched.was_ended || request == Some(Request::End);
     if is_asked {
-        traced.end_begins();
+        traced.session.end_begins();
         traced.signal(Signal::TERM)?;
     }
     watched.status = match request {
@@ -124,10 +127,10 @@ fn start_watch<'p>(
     loop {
         match LiveWatch::start(probe, plan.clone()) {
             Ok(live) => return Ok(Some(live)),
-            Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
-            Err(_) if traced.has_ended()? => return Ok(None),
+            Err(Error::Probe(_)) if traced.has_ended()? => return Ok(None),
             // It cannot be read for a moment while it executes another program.
-            Err(_) => std::thread::sleep(BECOMING),
+            Err(Error::Probe(_)) => std::thread::sleep(BECOMING),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -148,17 +151,11 @@ impl<'p> RunningTrace<'_, 'p> {
         drop(subjects);
         if !is_gone {
             self.names.note_sample(self.live.watch(), monotonic());
-            self.tables = self.traced.tables_of_living()?;
-            let living = self
-                .live
-                .watch()
-                .subjects()
-                .filter(|one| one.gone.is_none());
+            self.traced.session.poll()?;
+            let subjects = self.live.watch().subjects();
+            let living = subjects.filter(|one| one.gone.is_none());
             let pids = living.map(|one| one.process.pid);
-            let untraced: Vec<u32> = pids
-                .filter(|pid| self.tables.table_of(*pid).is_none())
-                .collect();
-            self.traced.note_programs_without_table(untraced);
+            self.traced.session.examine(pids);
         }
         // What the program does after it was asked to end does not count.
         let request = self.requests.next_request();
@@ -167,7 +164,7 @@ impl<'p> RunningTrace<'_, 'p> {
             self.live.stop(WatchEnd::ProcessEnded)?;
         } else if request == Some(Request::Interrupt) {
             // The terminal has already signalled the program.
-            self.traced.end_begins();
+            self.traced.session.end_begins();
             let until = Instant::now() + GRACE;
             match self.requests.wait(self.traced, until)? {
                 WaitOutcome::Ended(_) => self.live.stop(WatchEnd::Interrupted)?,
@@ -175,10 +172,10 @@ impl<'p> RunningTrace<'_, 'p> {
                     self.request = Some(Request::Leave);
                     self.live.stop(WatchEnd::Interrupted)?;
                 }
-                WaitOutcome::Time => self.traced.end_is_off(),
+                WaitOutcome::Time => self.traced.session.end_is_off(),
             }
         } else if request.is_some() {
-            self.traced.end_begins();
+            self.traced.session.end_begins();
             self.live.stop(WatchEnd::Interrupted)?;
         }
         let is_over = self.live.watch().ended().is_some();
@@ -195,33 +192,23 @@ impl<'p> RunningTrace<'_, 'p> {
         &self.live
     }
 
-    /// The misuse found so far.
-    pub(super) fn hazards(&self, symbols: &mut Symbols) -> Vec<Hazard> {
-        self.traced.hazards(symbols, false).0
+    /// What the tracer has found so far, as far as it is wanted.
+    pub(super) fn state(&mut self, wanted: StateParts) -> TraceState {
+        self.traced.session.state(wanted)
     }
 
-    /// The conclusion from lifetimes for each traced process.
-    pub(super) fn verdicts(
-        &self,
-        symbols: &mut Symbols,
-        settings: &RuleSettings,
-    ) -> HashMap<u32, Verdict> {
-        let processes = self.traced.processes(symbols, (false, SiteDetail::Held));
-        let material = Material {
+    /// The same, joined with what was seen from outside.
+    pub(super) fn joined<'s>(
+        &'s self,
+        state: &'s TraceState,
+        settings: &'s RuleSettings,
+    ) -> LaunchedTrace<'s> {
+        LaunchedTrace {
+            state,
             watch: Some(self.live.watch()),
-            processes: &processes,
             names: &self.names,
             settings,
-        };
-        let verdicts = processes
-            .iter()
-            .map(|process| (process.pid, material.conclusion(process).verdict));
-        verdicts.collect()
-    }
-
-    /// The tables of its processes at the last look.
-    pub(super) fn tables(&self) -> &ProcessTables {
-        &self.tables
+        }
     }
 }
 
@@ -243,7 +230,7 @@ fn wait(
             WaitOutcome::Ended(status) => return Ok(Some(status)),
             WaitOutcome::Requested(Request::Leave) => return part(traced, requests),
             WaitOutcome::Requested(Request::End) => {
-                traced.end_begins();
+                traced.session.end_begins();
                 traced.signal(Signal::TERM)?;
             }
             WaitOutcome::Requested(Request::Interrupt) => {}

@@ -1,17 +1,15 @@
 //! Signals to fdguard while the program runs. The terminal sends Ctrl-C to the program as well, so
 //! the first is left to it. The second makes fdguard stop and print what it has.
 
-use std::io::Read as _;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fdguard_process::signals::{ENDING, Signals};
 use fdguard_trace::TracedCommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use rustix::process::Signal;
 
 /// Signals this close together count as one: `timeout` sends each signal twice.
 const TOGETHER: Duration = Duration::from_millis(300);
@@ -21,10 +19,9 @@ const ASKING: Duration = Duration::from_millis(100);
 /// The termination signals received so far.
 #[derive(Debug)]
 pub(in crate::command) struct SignalRequests {
-    interrupt: SignalPipe,
-    end: SignalPipe,
-    /// From now on a signal ends fdguard at once.
-    obeys: Arc<AtomicBool>,
+    signals: Arc<Signals>,
+    interrupt: LastSignal,
+    end: LastSignal,
     times: u32,
 }
 
@@ -49,21 +46,28 @@ pub(in crate::command) enum WaitOutcome {
 
 impl SignalRequests {
     pub(in crate::command) fn listen() -> std::io::Result<Self> {
-        let obeys = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&obeys))?;
-        }
         Ok(Self {
-            interrupt: SignalPipe::register(&[SIGINT])?,
-            end: SignalPipe::register(&[SIGTERM, SIGHUP])?,
-            obeys,
+            signals: Arc::new(Signals::listen(ENDING)?),
+            interrupt: LastSignal::default(),
+            end: LastSignal::default(),
             times: 0,
         })
     }
 
+    /// Becomes readable when there is a request.
+    pub(in crate::command) fn signals(&self) -> Arc<Signals> {
+        Arc::clone(&self.signals)
+    }
+
     /// The request since the last call.
     pub(in crate::command) fn next_request(&mut self) -> Option<Request> {
-        let request = match (self.interrupt.rang(), self.end.rang()) {
+        let (mut is_interrupt, mut is_end) = (false, false);
+        while let Some(received) = self.signals.next() {
+            let is_int = received.signal == Signal::INT.as_raw();
+            (is_interrupt, is_end) = (is_interrupt || is_int, is_end || !is_int);
+        }
+        let is_interrupt = is_interrupt && self.interrupt.is_new();
+        let request = match (is_interrupt, is_end && self.end.is_new()) {
             (_, true) => Request::End,
             (true, false) => Request::Interrupt,
             (false, false) => return None,
@@ -79,7 +83,7 @@ impl SignalRequests {
     /// Restores the default meaning of signals: a reader that does not read the report must not
     /// block fdguard.
     pub(in crate::command) fn obey(&self) {
-        self.obeys.store(true, Ordering::Relaxed);
+        self.signals.release();
     }
 
     /// Waits until the program ends, a request arrives, or `until` has passed.
@@ -105,10 +109,7 @@ impl SignalRequests {
     }
 
     fn sleep(&self, handle: Option<&OwnedFd>, longest: Duration) {
-        let mut fds = vec![
-            PollFd::new(&self.interrupt.came, PollFlags::IN),
-            PollFd::new(&self.end.came, PollFlags::IN),
-        ];
+        let mut fds = vec![PollFd::new(&*self.signals, PollFlags::IN)];
         fds.extend(handle.map(|handle| PollFd::new(handle, PollFlags::IN)));
         let longest = if handle.is_some() {
             longest
@@ -124,34 +125,14 @@ impl SignalRequests {
     }
 }
 
-/// Becomes readable when a signal arrives.
-#[derive(Debug)]
-struct SignalPipe {
-    came: UnixStream,
-    last: Option<Instant>,
-}
+/// When a signal of a kind last arrived.
+#[derive(Debug, Default)]
+struct LastSignal(Option<Instant>);
 
-impl SignalPipe {
-    fn register(signals: &[i32]) -> std::io::Result<Self> {
-        let (came, tell) = UnixStream::pair()?;
-        came.set_nonblocking(true)?;
-        for signal in signals {
-            signal_hook::low_level::pipe::register(*signal, tell.try_clone()?)?;
-        }
-        Ok(Self { came, last: None })
-    }
-
-    fn rang(&mut self) -> bool {
-        let mut heard = [0; 64];
-        let mut is_new = false;
-        while (&self.came).read(&mut heard).is_ok_and(|length| length > 0) {
-            is_new = true;
-        }
-        if !is_new {
-            return false;
-        }
-        let is_echo = self.last.is_some_and(|last| last.elapsed() < TOGETHER);
-        self.last = Some(Instant::now());
-        !is_echo
+impl LastSignal {
+    /// Records that one arrived; false if it belongs to the one before.
+    fn is_new(&mut self) -> bool {
+        let last = self.0.replace(Instant::now());
+        last.is_none_or(|last| last.elapsed() >= TOGETHER)
     }
 }

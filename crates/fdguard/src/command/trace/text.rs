@@ -7,14 +7,16 @@ use std::io::Write;
 use fdguard_core::blame::own_frames;
 use fdguard_core::dependency_path::through;
 use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
+use fdguard_core::finding::Finding;
 use fdguard_core::origin::Frame;
+use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::Site;
 
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
 use crate::report::table::class_name;
 use crate::report::trace::answer::{self, DisplayOptions};
-use crate::report::trace::{ProcessSites, TraceReport, hazard, name};
+use crate::report::trace::{hazard, name};
 use crate::terminal::{sanitize, sanitize_str};
 
 /// How many sites of one process and frames of one stack are shown.
@@ -59,7 +61,13 @@ fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyh
     let mut others: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
     for opinion in found.processes.iter().chain(&found.predecessors) {
         let mut rest = opinion.clone();
-        rest.findings.retain(|one| !answer::is_answered(one));
+        let (answered, findings): (Vec<Finding>, Vec<Finding>) =
+            rest.findings.into_iter().partition(answer::is_answered);
+        rest.findings = findings;
+        // An answer already has the estimate.
+        let known = answered.iter().flat_map(|one| &one.walls);
+        rest.walls
+            .retain(|wall| known.clone().all(|eta| eta.name != wall.name));
         if opinion.pid == found.process.pid || is_worth_a_line(&rest) {
             diagnosis::write_opinion(out, &rest, width)?;
         } else {
@@ -84,7 +92,7 @@ fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyh
 }
 
 fn is_worth_a_line(opinion: &ProcessDiagnosis) -> bool {
-    let counts = |one: &fdguard_core::finding::Finding| {
+    let counts = |one: &Finding| {
         one.cleared.is_some() || one.severity >= fdguard_core::lint::Severity::Warning
     };
     opinion.findings.iter().any(counts)

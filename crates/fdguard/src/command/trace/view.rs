@@ -5,19 +5,18 @@ use std::time::Instant;
 
 use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::watch::Watch;
-use fdguard_trace::{ObservedTrace, ProcessTables};
+use fdguard_diagnose::trace::{GrowingSites, SiteNow};
+use fdguard_diagnose::watching::{LiveWatch, WatchProgress};
+use fdguard_trace::{StateParts, TraceSession, TraceState};
 use rustix::process::Signal;
 
 use super::NoObserver;
-use super::report::SampledTables;
 use super::run_loop::{RunningTrace, TraceObserver};
-use super::sites::{SiteNow, Sites};
 use crate::exit::HintedError;
 use crate::report::trace::name;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::tui::trace::{SiteRow, TraceHeadline, TraceSource, run};
+use crate::tui::trace::{SiteFeed, SiteRow, TraceHeadline, run};
 use crate::tui::{DrawTarget, ViewEnd, has_terminal};
-use crate::watching::{LiveWatch, WatchProgress};
 
 /// The view may use the terminal only if the program does not.
 pub(super) fn check_free() -> anyhow::Result<()> {
@@ -37,18 +36,15 @@ pub(super) fn check_free() -> anyhow::Result<()> {
 }
 
 /// Shows a running trace until the user leaves or the program ends.
-pub(super) fn show(
-    live: &mut LiveWatch<'_>,
-    observed: &ObservedTrace,
-) -> anyhow::Result<SampledTables> {
+pub(super) fn show(live: &mut LiveWatch<'_>, session: &mut TraceSession) -> anyhow::Result<()> {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         let message = "the live view needs a terminal";
         return Err(HintedError::usage(message, "leave out --live to print a report").into());
     }
+    session.poll()?;
     let mut source = ObservedView {
-        sampled: SampledTables::at(observed)?,
         live,
-        observed,
+        session,
         shown: SiteRows::default(),
     };
     let outcome = run(
@@ -56,11 +52,10 @@ pub(super) fn show(
         DrawTarget::Stdout,
         is_coloured(&std::io::stdout()),
     )?;
-    let sampled = source.sampled;
     if outcome != ViewEnd::Ended {
         live.stop(WatchEnd::Interrupted)?;
     }
-    Ok(sampled)
+    Ok(())
 }
 
 fn is_coloured(stream: &impl anstream::stream::RawStream) -> bool {
@@ -92,13 +87,13 @@ impl TraceObserver for Viewer {
 /// What is on the screen.
 #[derive(Default)]
 struct SiteRows {
-    sites: Sites,
+    sites: GrowingSites,
     rows: Vec<SiteRow>,
 }
 
 impl SiteRows {
-    fn update(&mut self, watch: &Watch, tables: &ProcessTables) {
-        self.sites.update(watch, tables);
+    fn update(&mut self, watch: &Watch, state: &TraceState) {
+        self.sites.update(watch, state);
         self.rows = self.sites.now().iter().map(row).collect();
     }
 }
@@ -140,12 +135,12 @@ struct LaunchedView<'r, 'a, 'p> {
     shown: SiteRows,
 }
 
-impl TraceSource for LaunchedView<'_, '_, '_> {
+impl SiteFeed for LaunchedView<'_, '_, '_> {
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         let (progress, _) = self.running.step(deadline)?;
         if progress != WatchProgress::Waiting {
-            let watch = self.running.live().watch();
-            self.shown.update(watch, self.running.tables());
+            let state = self.running.state(StateParts::OPEN);
+            self.shown.update(self.running.live().watch(), &state);
         }
         Ok(progress)
     }
@@ -161,18 +156,19 @@ impl TraceSource for LaunchedView<'_, '_, '_> {
 
 struct ObservedView<'r, 'p> {
     live: &'r mut LiveWatch<'p>,
-    observed: &'r ObservedTrace,
-    sampled: SampledTables,
+    session: &'r mut TraceSession,
     shown: SiteRows,
 }
 
-impl TraceSource for ObservedView<'_, '_> {
+impl SiteFeed for ObservedView<'_, '_> {
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         let progress = self.live.advance(deadline)?;
         self.live.take_entries();
         if progress != WatchProgress::Waiting {
-            self.sampled.again(self.observed);
-            self.shown.update(self.live.watch(), self.sampled.tables());
+            // The tables of an ended program may be gone: then the last ones count.
+            drop(self.session.poll());
+            let state = self.session.state(StateParts::OPEN);
+            self.shown.update(self.live.watch(), &state);
         }
         Ok(progress)
     }

@@ -6,11 +6,11 @@ use std::time::Instant;
 use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::RecordingEntry;
 use fdguard_core::watch::Watch;
+use fdguard_diagnose::recording::Recorder;
+use fdguard_diagnose::watching::{LiveWatch, WatchProgress};
 
 use crate::exit;
-use crate::recording::Recorder;
 use crate::tui::watch::WatchSource;
-use crate::watching::{LiveWatch, WatchProgress};
 
 /// A watch and its recording.
 pub(super) struct Engine<'p> {
@@ -55,14 +55,14 @@ impl<'p> Engine<'p> {
             written = recorder.flush_due(Instant::now());
         }
         if let Err(error) = written {
-            exit::warn(&error.context("recording stopped"));
+            exit::warn(&anyhow::Error::new(error).context("recording stopped"));
         }
     }
 
     /// Writes the rest of the recording.
     pub(super) fn finish(self) {
         if let Some(Err(error)) = self.recorder.map(Recorder::finish) {
-            exit::warn(&error.context("cannot finish the recording"));
+            exit::warn(&anyhow::Error::new(error).context("cannot finish the recording"));
         }
     }
 }

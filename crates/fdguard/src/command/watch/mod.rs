@@ -16,6 +16,8 @@ use fdguard_core::rule::{self, RuleKind, RuleSettings};
 use fdguard_core::timeline::Look;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Pid, Text};
+use fdguard_diagnose::recording;
+use fdguard_diagnose::watching::{LiveWatch, WatchProgress};
 use fdguard_probe::Probe;
 use serde::Serialize;
 
@@ -28,8 +30,7 @@ use crate::output::OutputStream;
 use crate::report::{diagnosis, rules, state_line};
 use crate::tui::ViewEnd;
 use crate::tui::watch::WatchOptions;
-use crate::watching::{LiveWatch, WatchProgress};
-use crate::{output, progress, recording, terminal, tui};
+use crate::{input, output, progress, terminal, tui};
 
 /// The longest wait before checking the clock again.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -116,7 +117,7 @@ fn progress_line(args: &WatchArgs) -> progress::ProgressLine {
 fn replay(args: &WatchArgs, path: &Path, settings: &RuleSettings) -> anyhow::Result<u8> {
     let mut stream = OutputStream::open(args.output.as_deref())?;
     let mut told = Ok(());
-    let (watch, _) = recording::play_to(recording::Replay::open(path)?, |watch, entry| {
+    let (watch, _) = recording::play_to(input::open_recording(path)?, |watch, entry| {
         if args.samples && told.is_ok() {
             told = tell(args, watch, entry, settings, &mut stream);
         }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use fdguard_diagnose::watching::{OnSignal, WatchPlan};
 use fdguard_probe::Probe;
 
 use crate::cli::{Selection, WatchArgs};
 use crate::command::pick;
 use crate::exit::HintedError;
-use crate::watching::{OnSignal, WatchPlan};
 
 /// The interval between looks without a given length.
 const LONG: Duration = Duration::from_secs(300);

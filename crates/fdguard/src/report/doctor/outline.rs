@@ -6,7 +6,7 @@ mod one;
 
 use fdguard_core::evidence::Evidence;
 use fdguard_core::finding::Finding;
-use fdguard_core::rule::wording;
+use fdguard_core::units;
 
 pub(super) use one::suspects;
 pub(in crate::report) use one::within;
@@ -74,10 +74,7 @@ fn title(evidence: &Evidence) -> String {
     let others = evidence.material.visits.len().saturating_sub(1) as u64;
     let others = match others {
         0 => String::new(),
-        _ => format!(
-            " and {}",
-            counted(others, "other process", "other processes")
-        ),
+        _ => format!(" and {}", counted(others, "other process")),
     };
     format!("{} (pid {}){others}", sanitize(&process.comm), process.pid)
 }
@@ -95,8 +92,8 @@ fn about(evidence: &Evidence) -> String {
     };
     format!(
         "watched for {}, {}, from {}{redacted}",
-        wording::duration(watched),
-        counted(diagnosis.samples, "sample", "samples"),
+        units::duration(watched),
+        counted(diagnosis.samples, "sample"),
         at_second(diagnosis.started_at),
     )
 }

@@ -5,7 +5,7 @@ use fdguard_core::finding::{Finding, WallEta};
 use fdguard_core::forecast::Forecast;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
-use fdguard_core::rule::wording;
+use fdguard_core::units;
 use fdguard_core::wall;
 
 use super::super::table::{class_name, counted, thousands};
@@ -46,7 +46,7 @@ pub fn headline(evidence: &Evidence) -> ReportHeadline {
     let hits = lints.len() as u64;
     let beside = match hits {
         0 => String::new(),
-        _ => format!("; {}", counted(hits, "problem", "problems")),
+        _ => format!("; {}", counted(hits, "problem")),
     };
     ReportHeadline {
         severity: lints
@@ -72,7 +72,7 @@ fn risen(evidence: &Evidence, findings: &[&Finding]) -> String {
     let class = class.unwrap_or_default();
     let mut text = match first.rate_per_min {
         Some(rate) => {
-            let rate = wording::rate(rate / 60.0);
+            let rate = units::rate(rate / 60.0);
             match rate.split_once(' ') {
                 Some((number, unit)) => format!("{number} {class}descriptors {unit}"),
                 None => format!("{class}descriptors at {rate}"),
@@ -119,7 +119,7 @@ fn reached(evidence: &Evidence, finding: &Finding, wall: &WallEta) -> String {
     }
     format!(
         "{place} is reached in {}",
-        wording::duration(wall.eta_seconds)
+        units::duration(wall.eta_seconds)
     )
 }
 
@@ -148,7 +148,7 @@ fn held(evidence: &Evidence) -> String {
         .processes
         .first()
         .map_or(0.0, |one| one.watched_seconds);
-    let watched = wording::duration(watched);
+    let watched = units::duration(watched);
     let soft = evidence
         .material
         .visits
@@ -166,7 +166,7 @@ fn held(evidence: &Evidence) -> String {
             let near = near.map_or_else(String::new, |(percent, soft)| {
                 format!(", {percent} % of the soft limit of {}", thousands(soft))
             });
-            let descriptors = counted(last, "descriptor", "descriptors");
+            let descriptors = counted(last, "descriptor");
             format!("{descriptors}, no change in {watched}{near}")
         }
         (Some(first), Some(last)) => format!(

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use fdguard_core::evidence::{Curve, CurvePoint, Curves};
 use fdguard_core::forecast::Forecast;
-use fdguard_core::rule::wording;
+use fdguard_core::units;
 
 use super::escape;
 use super::scale::{counts, ticks};
@@ -272,12 +272,12 @@ fn description(curve: &Curve, limit: Option<&Forecast>) -> String {
         "{} descriptors in the first sample, {} after {}",
         thousands(first.max.into()),
         thousands(last.max.into()),
-        wording::duration(last.at - first.at),
+        units::duration(last.at - first.at),
     );
     let Some(limit) = limit else { return text };
     let _infallible = write!(text, "; the soft limit is {}", thousands(limit.at));
     if let Some(eta) = limit.eta_seconds {
-        let _infallible = write!(text, " and is reached in {}", wording::duration(eta));
+        let _infallible = write!(text, " and is reached in {}", units::duration(eta));
         if let Some(range) = within(limit.soonest_seconds, limit.latest_seconds) {
             let _infallible = write!(text, " ({range}: the shaded area)");
         }
@@ -361,7 +361,7 @@ fn short_time(seconds: f64) -> String {
     if seconds < 10.0 && seconds.fract() != 0.0 {
         return format!("{seconds:.1} s");
     }
-    wording::duration(seconds)
+    units::duration(seconds)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Frame, Origin};
-use fdguard_core::rule::wording;
+use fdguard_core::units;
+use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::Site;
 
 use super::{PageFrame, STYLE, escape, plots};
@@ -19,7 +20,7 @@ use crate::report::document::{
 use crate::report::table::Side::{self, Left, Right};
 use crate::report::table::{class_name, counted, thousands};
 use crate::report::trace::tree::StackNode;
-use crate::report::trace::{ProcessSites, TraceReport, hazard, name, svg};
+use crate::report::trace::{hazard, name, svg};
 use crate::terminal::{sanitize, sanitize_str};
 
 const OWN_STYLE: &str = include_str!("trace.css");
@@ -75,8 +76,8 @@ fn document(report: &TraceReport, tree: &StackNode) -> Document {
         headline: headline(report),
         about: format!(
             "{} in {}, from {}",
-            counted(found.samples, "sample", "samples"),
-            wording::duration(length.as_secs_f64()),
+            counted(found.samples, "sample"),
+            units::duration(length.as_secs_f64()),
             found.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
         ),
         sections,
@@ -103,10 +104,10 @@ fn sentence(report: &TraceReport) -> String {
     let hazards = found.hazards.iter().filter(|one| one.cleared.is_none());
     let hazards = hazards.map(|one| one.count).sum();
     if hazards > 0 {
-        parts.push(counted(hazards, "descriptor misuse", "descriptor misuses"));
+        parts.push(counted(hazards, "descriptor misuse"));
     }
     parts.push(match (found.baseline, found.last) {
-        (Some(first), Some(last)) if first == last => counted(last, "descriptor", "descriptors"),
+        (Some(first), Some(last)) if first == last => counted(last, "descriptor"),
         (Some(first), Some(last)) => {
             format!("{} → {} descriptors", thousands(first), thousands(last))
         }
@@ -282,7 +283,7 @@ fn row(process: &ProcessSites, site: &Site) -> Vec<TableCell> {
         count(site.opened),
         count(site.closed),
         measure(site.per_second(), |rate| format!("+{rate:.1}")),
-        measure(site.oldest_age(process.now), wording::duration),
+        measure(site.oldest_age(process.now), units::duration),
         class.map_or_else(unknown, class_name).into(),
         target.flatten().map_or_else(unknown, sanitize).into(),
         format!("{} ({})", sanitize_str(&process.comm), process.pid).into(),

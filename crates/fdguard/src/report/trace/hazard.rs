@@ -151,10 +151,7 @@ fn write_cleared(
 /// The command of a process, if the diagnosis knows it.
 #[must_use]
 pub fn comm(diagnosis: &fdguard_core::diagnosis::Diagnosis, pid: u32) -> Option<String> {
-    let mut processes = diagnosis.processes.iter();
-    let of_opinion = processes.find(|one| one.pid == pid).map(|one| &one.comm);
-    let named = (diagnosis.process.pid == pid).then_some(&diagnosis.process.comm);
-    of_opinion.or(named).map(sanitize)
+    diagnosis.comm_of(pid).map(sanitize)
 }
 
 #[cfg(test)]

@@ -92,9 +92,10 @@ fn xml(text: &str) -> String {
 }
 
 fn about(root: &StackNode, left: u64) -> String {
-    let count = counted(root.live, "descriptor is", "descriptors are");
+    let count = counted(root.live, "descriptor");
+    let verb = if root.live == 1 { "is" } else { "are" };
     let mut text = format!(
-        "{count} still open. Width is the number of descriptors; the outermost frame is at the top; the outlined frame is the culprit."
+        "{count} {verb} still open. Width is the number of descriptors; the outermost frame is at the top; the outlined frame is the culprit."
     );
     if left > 0 {
         let _infallible = write!(text, " {} frames are too narrow to draw.", thousands(left));
@@ -125,7 +126,7 @@ fn class(language: Option<Language>) -> &'static str {
 /// `begin (main.c:23): 312 descriptors still open, 75.0 %, c`.
 fn describe(node: &StackNode, whole: u64) -> String {
     let share = 100.0 * share(node.live, whole);
-    let count = counted(node.live, "descriptor", "descriptors");
+    let count = counted(node.live, "descriptor");
     let language = node.language().map(name::language);
     let language = language.map_or_else(String::new, |name| format!(", {name}"));
     format!(

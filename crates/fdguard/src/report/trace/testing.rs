@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fdguard_core::Class;
-use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
+use fdguard_core::diagnosis::{Diagnosis, WatchEnd};
 use fdguard_core::event::OpenCall;
 use fdguard_core::evidence::{Curve, CurvePoint, Curves};
 use fdguard_core::finding::Finding;
@@ -12,10 +12,9 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame, Language, Origin, Stack};
 use fdguard_core::snapshot::Process;
+use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::{CallPath, Descriptor, OpenFd, Site};
 use jiff::Timestamp;
-
-use super::{ProcessSites, TraceReport};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -135,17 +134,9 @@ pub(crate) fn frame(function: &str, at: Option<(&str, u32)>, language: Language)
 /// A leak of files.
 pub(crate) fn leak(pid: u32, stack: &[Frame], count: u64) -> Finding {
     Finding {
-        rule: "leak".to_owned(),
-        pid,
-        comm: "srv".into(),
-        severity: Severity::Warning,
         class: Some(Class::Regular),
         target: Some("/srv/a.log".into()),
         count: Some(count),
-        grown: None,
-        rate_per_min: None,
-        confidence: 1.0,
-        walls: Vec::new(),
         why: format!("{count} files opened, none closed"),
         next_step: "Close them.".to_owned(),
         origin: Some(Origin {
@@ -160,9 +151,7 @@ pub(crate) fn leak(pid: u32, stack: &[Frame], count: u64) -> Finding {
             closed: 0,
             oldest_age_seconds: None,
         }),
-        shape: None,
-        advice: None,
-        cleared: None,
+        ..Finding::new("leak", pid, "srv".into(), Severity::Warning)
     }
 }
 
@@ -221,46 +210,18 @@ pub(crate) fn curves(counts: &[u32]) -> Curves {
 }
 
 fn diagnosis() -> Diagnosis {
+    let process = Process {
+        pid: 100,
+        comm: "srv".into(),
+        cmdline: vec!["./srv".into(), "<script>alert(2)</script>".into()],
+        ..Process::default()
+    };
+    let times = (Timestamp::UNIX_EPOCH, Timestamp::from_second(90).unwrap());
     Diagnosis {
-        schema: DIAGNOSIS_SCHEMA.to_owned(),
-        started_at: Timestamp::UNIX_EPOCH,
-        ended_at: Timestamp::from_second(90).unwrap(),
-        process: Process {
-            pid: 100,
-            start_time: None,
-            start_ticks: None,
-            comm: "srv".into(),
-            exe: None,
-            cmdline: vec!["./srv".into(), "<script>alert(2)</script>".into()],
-            uid: None,
-            ppid: None,
-            pgid: None,
-            threads: None,
-            children: None,
-            zombies: None,
-            container: None,
-            ns_pid: None,
-            cohorts: Vec::new(),
-        },
         samples: 90,
         baseline: Some(4),
         last: Some(120),
         verdict: Verdict::Leaking,
-        ended: WatchEnd::ProcessEnded,
-        findings: Vec::new(),
-        hazards: Vec::new(),
-        peak: None,
-        peak_at: None,
-        released_at_end: None,
-        sites: None,
-        processes: Vec::new(),
-        predecessors: Vec::new(),
-        coverage: Coverage {
-            backend: "preload".to_owned(),
-            attributed_fds: 0,
-            live_fds: None,
-            lost_events: 0,
-        },
-        gaps: Vec::new(),
+        ..Diagnosis::new(process, times, WatchEnd::ProcessEnded, "preload")
     }
 }

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use fdguard_core::origin::{Culprit, Frame, Language};
 use fdguard_core::{Class, Pid};
+use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::CallPath;
 
-use super::{ProcessSites, TraceReport, name};
+use super::name;
 use crate::terminal::sanitize_str;
 
 /// A place in the tree, with the places that it called.

@@ -27,7 +27,7 @@ use super::input::EndSignal;
 use super::screen::DrawTarget;
 use super::theme::Theme;
 use super::widget::HelpTable;
-use crate::watching::WatchProgress;
+use fdguard_diagnose::watching::WatchProgress;
 
 /// Supplies the processes.
 pub trait HostSource {

@@ -126,14 +126,14 @@ pub(super) fn pane_extent(state: &TraceViewState, rows: &[SiteRow]) -> (usize, u
 fn title(headline: &TraceHeadline, rows: &[SiteRow], width: usize, theme: &Theme) -> Line<'static> {
     let growing = rows.iter().filter(|row| row.is_growing).count();
     let mut parts = vec![format!("{growing} growing")];
-    let sites = counted(rows.len() as u64, "site", "sites");
+    let sites = counted(rows.len() as u64, "site");
     parts.push(sites);
     parts.push(match headline.descriptors {
-        Some(count) => counted(count, "descriptor", "descriptors"),
+        Some(count) => counted(count, "descriptor"),
         None => "descriptors unknown".to_owned(),
     });
     if headline.processes > 1 {
-        parts.push(counted(headline.processes as u64, "process", "processes"));
+        parts.push(counted(headline.processes as u64, "process"));
     }
     let name = format!("{} (pid {})", headline.name, headline.pid);
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! The view of `trace`: the sites that grow now.
 //!
 //! [`TraceViewState`] is what the user chose. The caller supplies the looks, through
-//! [`TraceSource`].
+//! [`SiteFeed`].
 
 mod draw;
 mod state;
@@ -22,7 +22,7 @@ use super::input::EndSignal;
 use super::screen::DrawTarget;
 use super::theme::Theme;
 use super::widget::HelpTable;
-use crate::watching::WatchProgress;
+use fdguard_diagnose::watching::WatchProgress;
 
 /// A site as displayed; every text is safe for a terminal.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +67,7 @@ pub struct TraceHeadline {
 }
 
 /// Supplies samples and keeps the sites.
-pub trait TraceSource {
+pub trait SiteFeed {
     /// Looks if it is time. Blocks at most until `deadline`, so that keys are handled.
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
 
@@ -79,11 +79,7 @@ pub trait TraceSource {
 }
 
 /// Shows the sites until the watch ends or the user quits.
-pub fn run(
-    source: &mut dyn TraceSource,
-    target: DrawTarget,
-    colour: bool,
-) -> anyhow::Result<ViewEnd> {
+pub fn run(source: &mut dyn SiteFeed, target: DrawTarget, colour: bool) -> anyhow::Result<ViewEnd> {
     // On the controlling terminal the source handles signals: they are for the program.
     let signals = match target {
         DrawTarget::Stdout => Some(EndSignal::listen()?),
@@ -95,11 +91,11 @@ pub fn run(
 /// The state, and the sites that it shows.
 struct TraceView<'a> {
     state: TraceViewState,
-    source: &'a mut dyn TraceSource,
+    source: &'a mut dyn SiteFeed,
 }
 
 impl<'a> TraceView<'a> {
-    fn new(source: &'a mut dyn TraceSource) -> Self {
+    fn new(source: &'a mut dyn SiteFeed) -> Self {
         Self {
             state: TraceViewState::default(),
             source,

@@ -3,16 +3,16 @@
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::draw::draw;
-use super::{SiteRow, TraceHeadline, TraceSource, TraceView, TraceViewState};
+use super::{SiteFeed, SiteRow, TraceHeadline, TraceView, TraceViewState};
 use crate::tui::ViewEnd;
 use crate::tui::app::App;
 use crate::tui::input::Input;
 use crate::tui::theme::Theme;
-use crate::watching::WatchProgress;
 
 fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> SiteRow {
     SiteRow {
@@ -137,7 +137,7 @@ struct Played {
     looks: u32,
 }
 
-impl TraceSource for Played {
+impl SiteFeed for Played {
     fn advance(&mut self, _: Instant) -> anyhow::Result<WatchProgress> {
         self.looks += 1;
         Ok(if self.looks > 20 {

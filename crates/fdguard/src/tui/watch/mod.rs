@@ -29,7 +29,7 @@ use super::input::EndSignal;
 use super::screen::DrawTarget;
 use super::theme::Theme;
 use super::widget::HelpTable;
-use crate::watching::WatchProgress;
+use fdguard_diagnose::watching::WatchProgress;
 
 /// Supplies samples and keeps the watch.
 pub trait WatchSource {

@@ -5,6 +5,7 @@ use std::{env, io, thread};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use fdguard_core::watch::Watch;
+use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -15,7 +16,6 @@ use crate::tui::ViewEnd;
 use crate::tui::app::App;
 use crate::tui::input::Input;
 use crate::tui::theme::Theme;
-use crate::watching::WatchProgress;
 
 fn screen(state: &WatchViewState, watch: &Watch, width: u16, height: u16) -> TestBackend {
     screen_in(&Theme::new(true), state, watch, width, height)

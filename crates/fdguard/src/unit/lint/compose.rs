@@ -7,7 +7,7 @@ use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 use crate::unit::words::span;
 
-pub(super) const RULES: RuleTable<Check> = &[
+pub(in crate::unit) const RULES: RuleTable<Check> = &[
     (
         trap(
             "compose-no-init",
@@ -55,7 +55,7 @@ pub(super) const RULES: RuleTable<Check> = &[
     ),
 ];
 
-pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
+pub(in crate::unit) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     let services = file
         .get("services")
         .map(UnitNode::pairs)

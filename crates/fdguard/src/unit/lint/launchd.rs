@@ -6,7 +6,7 @@ use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::words::{self, is_bootstrap};
 
-pub(super) const RULES: RuleTable<Check> = &[
+pub(in crate::unit) const RULES: RuleTable<Check> = &[
     (
         trap(
             "launchd-keepalive-crashed",
@@ -90,7 +90,7 @@ pub(super) const RULES: RuleTable<Check> = &[
     ),
 ];
 
-pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
+pub(in crate::unit) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     let list = file.get("ProgramArguments");
     let program = file.get("Program");
     let line = list.or(program).map_or(file.line, |node| node.line);

@@ -6,13 +6,13 @@ use serde::Serialize;
 use super::UnitTarget;
 use super::read::UnitNode;
 
-mod compose;
-mod launchd;
-mod supervisord;
-mod systemd;
+pub(super) mod compose;
+pub(super) mod launchd;
+pub(super) mod supervisord;
+pub(super) mod systemd;
 
 /// Finds the trap in a unit.
-type Check = fn(&Unit<'_>) -> Vec<Hit>;
+pub(super) type Check = fn(&Unit<'_>) -> Vec<Hit>;
 
 /// Defines a unit rule; `instead` is what to write.
 const fn trap(
@@ -33,10 +33,10 @@ const fn trap(
 }
 
 /// Where a rule fires, and why it is a trap there.
-type Hit = (usize, String);
+pub(super) type Hit = (usize, String);
 
 /// One service of a file, as the rules see it.
-struct Unit<'a> {
+pub(super) struct Unit<'a> {
     /// The whole file.
     file: &'a UnitNode,
     /// The settings of the service.
@@ -99,40 +99,21 @@ pub struct UnitFinding {
 /// The rules for a target.
 #[must_use]
 pub fn rules(target: UnitTarget) -> Vec<&'static Rule> {
-    rule::descriptions(table(target))
+    rule::descriptions(target.kind().rules())
 }
 
 /// The rules for every target.
 pub fn every_rule() -> impl Iterator<Item = &'static Rule> {
-    let targets = [
-        UnitTarget::Systemd,
-        UnitTarget::Launchd,
-        UnitTarget::Supervisord,
-        UnitTarget::Compose,
-    ];
-    targets.into_iter().flat_map(rules)
-}
-
-fn table(target: UnitTarget) -> RuleTable<Check> {
-    match target {
-        UnitTarget::Systemd => systemd::RULES,
-        UnitTarget::Launchd => launchd::RULES,
-        UnitTarget::Supervisord => supervisord::RULES,
-        UnitTarget::Compose => compose::RULES,
-    }
+    UnitTarget::ALL.into_iter().flat_map(rules)
 }
 
 /// Every trap in a file, in the order of its lines.
 #[must_use]
 pub fn lint(target: UnitTarget, file: &UnitNode) -> Vec<UnitFinding> {
-    let units = match target {
-        UnitTarget::Systemd => systemd::units(file),
-        UnitTarget::Launchd => launchd::units(file),
-        UnitTarget::Supervisord => supervisord::units(file),
-        UnitTarget::Compose => compose::units(file),
-    };
+    let kind = target.kind();
+    let units = kind.services(file);
     let mut findings = Vec::new();
-    for (rule, check) in table(target) {
+    for (rule, check) in kind.rules() {
         for unit in &units {
             findings.extend(check(unit).into_iter().map(|(line, reason)| UnitFinding {
                 rule: rule.id,

@@ -6,7 +6,7 @@ use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 
-pub(super) const RULES: RuleTable<Check> = &[
+pub(in crate::unit) const RULES: RuleTable<Check> = &[
     (
         trap(
             "supervisord-daemonises",
@@ -63,7 +63,7 @@ pub(super) const RULES: RuleTable<Check> = &[
     ),
 ];
 
-pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
+pub(in crate::unit) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     let sections = file.pairs().iter();
     let programs = sections
         .filter(|(name, _)| name.starts_with("program:") || name.starts_with("fcgi-program:"));

@@ -7,7 +7,7 @@ use crate::unit::read::UnitNode;
 use crate::unit::systemd::split;
 use crate::unit::words::span;
 
-pub(super) const RULES: RuleTable<Check> = &[
+pub(in crate::unit) const RULES: RuleTable<Check> = &[
     (
         trap(
             "systemd-forking",
@@ -119,7 +119,7 @@ pub(super) const RULES: RuleTable<Check> = &[
 ];
 
 /// The service of the file; none for a timer or a drop-in without a `[Service]` section.
-pub(super) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
+pub(in crate::unit) fn units(file: &UnitNode) -> Vec<Unit<'_>> {
     let Some(service) = file.get("Service") else {
         return Vec::new();
     };

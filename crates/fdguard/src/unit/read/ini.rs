@@ -4,7 +4,7 @@ use super::{UnitNode, UnitValue, UnreadableUnit};
 
 /// The dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(in crate::unit) enum Style {
     /// A backslash at the end continues a line; a section or key may be repeated; an empty value
     /// resets earlier ones.
     Systemd,
@@ -14,7 +14,7 @@ pub(super) enum Style {
 
 type Pairs = Vec<(String, UnitNode)>;
 
-pub(super) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit> {
+pub(in crate::unit) fn read(text: &str, style: Style) -> Result<UnitNode, UnreadableUnit> {
     let mut sections: Vec<(String, UnitNode)> = Vec::new();
     let mut lines = text
         .lines()

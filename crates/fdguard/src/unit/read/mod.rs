@@ -2,9 +2,9 @@
 
 use super::UnitTarget;
 
-mod ini;
-mod plist;
-mod yaml;
+pub(super) mod ini;
+pub(super) mod plist;
+pub(super) mod yaml;
 
 /// A value with its line, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,37 +46,22 @@ impl UnreadableUnit {
 
 /// Reads a unit.
 pub fn read(target: UnitTarget, text: &str) -> Result<UnitNode, UnreadableUnit> {
-    match target {
-        UnitTarget::Systemd => ini::read(text, ini::Style::Systemd),
-        UnitTarget::Supervisord => ini::read(text, ini::Style::Supervisord),
-        UnitTarget::Launchd => plist::read(text),
-        UnitTarget::Compose => yaml::read(text),
-    }
+    target.kind().read(text)
 }
 
 /// Guesses the target of a file from its name or contents.
 #[must_use]
 pub fn guess(name: &str, text: &str) -> Option<UnitTarget> {
     let end = name.rsplit('.').next().unwrap_or_default();
-    match end {
-        "service" => return Some(UnitTarget::Systemd),
-        "plist" => return Some(UnitTarget::Launchd),
-        "yml" | "yaml" => return Some(UnitTarget::Compose),
-        _ => {}
-    }
-    let has = |start: &str| {
+    let has = |start: &&str| {
         text.lines()
             .any(|line| line.trim_start().starts_with(start))
     };
-    let signs = [
-        ("[program:", UnitTarget::Supervisord),
-        ("[supervisord]", UnitTarget::Supervisord),
-        ("[Service]", UnitTarget::Systemd),
-        ("<plist", UnitTarget::Launchd),
-        ("services:", UnitTarget::Compose),
-    ];
-    let found = signs.iter().find(|(start, _)| has(start));
-    found.map(|(_, target)| *target)
+    let by_name = |target: &UnitTarget| target.kind().signs().0.contains(&end);
+    let by_lines = |target: &UnitTarget| target.kind().signs().1.iter().any(has);
+    let mut targets = UnitTarget::ALL.into_iter();
+    let named = targets.clone().find(by_name);
+    named.or_else(|| targets.find(by_lines))
 }
 
 impl UnitNode {

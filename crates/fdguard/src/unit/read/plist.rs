@@ -7,7 +7,7 @@ use super::{UnitNode, UnitValue, UnreadableUnit};
 /// Much deeper than the property list of any service.
 const DEEPEST: usize = 64;
 
-pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
+pub(in crate::unit) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
     if text.starts_with("bplist") {
         let why = "binary property list: convert it with `plutil -convert xml1`";
         return Err(UnreadableUnit::at(1, why));

@@ -10,7 +10,7 @@ const DEEPEST: usize = 64;
 /// Anchors that refer to each other could expand without limit.
 const MOST: usize = 100_000;
 
-pub(super) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
+pub(in crate::unit) fn read(text: &str) -> Result<UnitNode, UnreadableUnit> {
     let mut reader = Reader {
         events: Parser::new_from_str(text),
         anchors: HashMap::new(),

@@ -1,38 +1,32 @@
 //! Exercises a server: repeats the same work and finds what each cycle leaves open.
 
-mod children;
 mod client;
-mod conclusion;
 mod cycle;
-mod judgement;
 mod plan;
 mod ready;
 mod server;
-mod survey;
 mod tee;
 
 use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
+use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::proof::Remains;
 use fdguard_core::rule::RuleSettings;
+use fdguard_diagnose::check::{
+    ExerciseResult, ExercisedServer, Proof, Survey, judge_cycles, piles_per_cycle,
+};
 use fdguard_probe::Probe;
-use fdguard_trace::{Symbols, monotonic};
+use fdguard_process::signals::{ENDING, Signals};
+use fdguard_trace::monotonic;
 use jiff::Timestamp;
-use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use self::conclusion::{diagnosis, over_budget, verdict};
 use self::plan::Drill;
 pub(super) use self::plan::Plan;
 use self::server::{LaunchedServer, Server};
-use self::survey::Survey;
-use super::baseline;
-use super::proof::{Evidence, Proof};
-use crate::cli::{CheckArgs, ReadyArg};
+use crate::cli::CheckArgs;
 use crate::command::trace::SIGNALLED;
 use crate::exit::HintedError;
 use crate::progress::{ProgressLine, of_time};
@@ -48,41 +42,28 @@ const SETTLED: u32 = 4;
 /// How long a server may take to be noticed as dead after a failed exercise.
 const DYING: Duration = Duration::from_millis(300);
 
-/// How a server was exercised.
-#[derive(Debug, Serialize)]
-pub(super) struct ExerciseResult {
-    /// Its name in a scenario.
-    pub(super) name: Option<String>,
-    /// Cycles that count.
-    pub(super) cycles: u32,
-    /// Requested cycles; more were run if those did not decide.
-    pub(super) asked: u32,
-    /// Cycles before them.
-    pub(super) warmup: u32,
-    /// Commands run in parallel.
-    pub(super) concurrency: u32,
-    /// Whether some origin was not decided in the end.
-    pub(super) undecided: bool,
-}
-
 /// A received signal.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Stop(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub(super) struct Stop {
+    signals: Signals,
+    last: AtomicI32,
+}
 
 impl Stop {
     /// Starts to catch signals.
     fn listen() -> anyhow::Result<Self> {
-        let stop = Self::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let number = usize::try_from(signal).unwrap_or(0);
-            signal_hook::flag::register_usize(signal, Arc::clone(&stop.0), number)?;
-        }
-        Ok(stop)
+        Ok(Self {
+            signals: Signals::listen(ENDING)?,
+            last: AtomicI32::new(0),
+        })
     }
 
     /// Fails once a signal has arrived.
     fn check(&self) -> anyhow::Result<()> {
-        match self.0.load(Ordering::Relaxed) {
+        if let Some(received) = self.signals.next() {
+            self.last.store(received.signal, Ordering::Relaxed);
+        }
+        match self.last.load(Ordering::Relaxed) {
             0 => Ok(()),
             signal => Err(HintedError {
                 message: format!("stopped by signal {signal}"),
@@ -107,7 +88,6 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
         stop: &stop,
         progress: &progress,
         begins: Vec::new(),
-        symbols: Symbols::new(),
     };
     let mut survey = bench.wait_until_ready(&probe, &mut server)?;
     let (mut remains, mut exercises, mut before) = (Vec::new(), Vec::new(), None);
@@ -122,7 +102,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             exercise: drill.name.clone(),
             ..one
         }));
-        piles.extend(bench.child_piles(&server, drill));
+        piles.extend(bench.child_piles(&mut server, drill));
         exercises.push(ExerciseResult {
             name: drill.name.clone(),
             cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
@@ -132,29 +112,28 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             undecided,
         });
     }
-    let mut diagnosis = diagnosis(&bench, &survey, &server, began)?;
-    diagnosis.baseline = before;
-    diagnosis.verdict = verdict(&remains);
-    diagnosis.findings = over_budget(plan, &survey, &diagnosis);
-    let held = baseline::count(survey.held().map(|(_, _, seen)| (seen.class.clone(), 1)));
-    let mut processes = Vec::new();
+    let state = server.state()?;
+    let exercised = ExercisedServer {
+        began,
+        before,
+        ended: match stop.check() {
+            Ok(()) => WatchEnd::TimeUp,
+            Err(_) => WatchEnd::Interrupted,
+        },
+        state: state.as_ref(),
+        budgets: &plan.budgets,
+        remains,
+        piles,
+        exercises,
+    };
+    let mut evidence = exercised.evidence(&survey)?;
     progress.show(|| "stopping the server".to_owned());
     if let Some(launched) = server.launched() {
         launched.end()?;
-        processes = launched.left(&args.leave, &plan.allow_process);
+        evidence.processes = launched.left(&args.leave, &plan.allow_process);
     }
-    diagnosis.ended_at = Timestamp::now();
-    let evidence = Evidence {
-        diagnosis,
-        remains,
-        piles,
-        processes,
-        status: None,
-        exercises,
-        held: Some(held),
-        blind: false,
-    };
-    Ok(Proof::of(evidence, &plan.allow, settings))
+    evidence.diagnosis.ended_at = Timestamp::now();
+    Ok(Proof::new(evidence, &plan.allow, settings))
 }
 
 /// The named server, or a new one.
@@ -174,7 +153,6 @@ struct Bench<'a> {
     progress: &'a ProgressLine,
     /// When each measured cycle began, by the tracer's clock.
     begins: Vec<u64>,
-    symbols: Symbols,
 }
 
 impl Bench<'_> {
@@ -187,112 +165,6 @@ impl Bench<'_> {
             self.cycle(server, drill, 0)?;
         }
         Ok(())
-    }
-
-    fn wait_until_ready<'p>(
-        &self,
-        probe: &'p Probe,
-        server: &mut Server,
-    ) -> anyhow::Result<Survey<'p>> {
-        let (plan, most) = (self.plan, self.args.exercise.ready_timeout);
-        let patience = match plan.ready {
-            Some(_) => most,
-            None => ready::LISTENS.min(most),
-        };
-        let began = Instant::now();
-        let deadline = began + patience;
-        let mut survey = None;
-        loop {
-            self.stop.check()?;
-            self.progress.show(|| {
-                let waited = began.elapsed().as_secs_f64();
-                format!(
-                    "waiting for the server: {}",
-                    of_time(waited, Some(patience))
-                )
-            });
-            match &mut survey {
-                None => survey = self.begin_survey(probe, server)?,
-                Some(survey) => self.look(survey, server, 0)?,
-            }
-            let is_ready = match (&plan.ready, &survey) {
-                (Some(ReadyArg::Line(_)), _) => server
-                    .launched()
-                    .is_some_and(|one| one.tee.has_matched(Duration::ZERO)),
-                (Some(how), _) => ready::is_ready(how),
-                (None, Some(survey)) => matches!(server, Server::Attached(_)) || survey.listens(),
-                (None, None) => false,
-            };
-            let is_late = Instant::now() >= deadline;
-            // Without a configured readiness check, a server that does not listen may still work.
-            if let Some(survey) = survey.take_if(|_| is_ready || (is_late && plan.ready.is_none()))
-            {
-                return Ok(survey);
-            }
-            if is_late {
-                return Err(self.never_ready(server, patience));
-            }
-            self.pause(server)?;
-        }
-    }
-
-    /// Waits until the server prints the line, ends, or a moment has passed.
-    fn pause(&self, server: &mut Server) -> anyhow::Result<()> {
-        let Some(launched) = server.launched() else {
-            std::thread::sleep(ready::PAUSE);
-            return Ok(());
-        };
-        if launched.has_ended(ready::PAUSE) {
-            return Err(ended(launched, "before it was ready"));
-        }
-        Ok(())
-    }
-
-    /// Takes the first look; `None` while the server has not executed its program yet.
-    fn begin_survey<'p>(
-        &self,
-        probe: &'p Probe,
-        server: &mut Server,
-    ) -> anyhow::Result<Option<Survey<'p>>> {
-        match Survey::start(probe, server.pid()) {
-            Ok(survey) if survey.is_full() => Ok(Some(survey)),
-            Ok(survey) => {
-                let why = survey.gaps().first().map(|gap| gap.why.clone());
-                let why = why.unwrap_or_else(|| "permission denied".to_owned());
-                let message = format!(
-                    "process {}: cannot list its descriptors: {why}",
-                    server.pid()
-                );
-                Err(
-                    HintedError::look(message, "run fdguard as the server's user, or as root")
-                        .into(),
-                )
-            }
-            Err(error) => match server.launched() {
-                Some(launched) if launched.has_ended(Duration::ZERO) => {
-                    Err(ended(launched, "before it was ready"))
-                }
-                Some(_) => Ok(None),
-                None => Err(error.into()),
-            },
-        }
-    }
-
-    fn never_ready(&self, server: &mut Server, patience: Duration) -> anyhow::Error {
-        let last = server
-            .launched()
-            .map(|one| one.tee.last())
-            .unwrap_or_default();
-        self.progress.clear();
-        show("the server's last output", &last);
-        HintedError::look(
-            format!(
-                "the server was not ready within {} s",
-                patience.as_secs_f64()
-            ),
-            "set --ready to the right address or line, or raise --ready-timeout",
-        )
-        .into()
     }
 
     /// Runs one cycle, which must succeed.
@@ -376,14 +248,8 @@ impl Bench<'_> {
             self.progress
                 .show(|| format!("{}: waiting for the server to settle", drill.title()));
             self.wait_until_idle(survey, server, done)?;
-            let tables = server.tables()?;
-            let (remains, is_undecided) = judgement::judge(
-                survey,
-                tables.as_ref(),
-                &self.begins,
-                monotonic(),
-                &mut self.symbols,
-            );
+            let state = server.state()?;
+            let (remains, is_undecided) = judge_cycles(survey, state.as_ref(), &self.begins);
             if !is_undecided || until >= asked.saturating_mul(MOST) {
                 return Ok((remains, is_undecided));
             }
@@ -392,9 +258,12 @@ impl Bench<'_> {
     }
 
     /// The lines that leave a child in each cycle.
-    fn child_piles(&mut self, server: &Server, drill: &Drill) -> Vec<ChildPile> {
-        let requests = u64::from(drill.concurrency);
-        children::piles(server, &self.begins, requests, &mut self.symbols)
+    fn child_piles(&self, server: &mut Server, drill: &Drill) -> Vec<ChildPile> {
+        let Server::Launched(launched) = server else {
+            return Vec::new();
+        };
+        let lines = launched.traced.session.child_lines();
+        piles_per_cycle(lines, &self.begins, u64::from(drill.concurrency))
     }
 
     /// Lets the server release what it used: runs the user's command, then waits until nothing

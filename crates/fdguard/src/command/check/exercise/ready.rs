@@ -1,21 +1,137 @@
 //! Waits until a server is ready.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
+use fdguard_diagnose::check::Survey;
+use fdguard_probe::Probe;
+
+use super::client::connect;
+use super::server::Server;
+use super::{Bench, ended, show};
 use crate::cli::ReadyArg;
+use crate::exit::HintedError;
+use crate::progress::of_time;
 
 /// How long one attempt may take, and the pause before the next.
 const TRY: Duration = Duration::from_secs(2);
-pub(super) const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(50);
 /// Without a readiness check: how long to wait for a listening socket.
-pub(super) const LISTENS: Duration = Duration::from_secs(5);
+const LISTENS: Duration = Duration::from_secs(5);
+
+impl Bench<'_> {
+    /// Takes looks until the server is ready.
+    pub(super) fn wait_until_ready<'p>(
+        &self,
+        probe: &'p Probe,
+        server: &mut Server,
+    ) -> anyhow::Result<Survey<'p>> {
+        let (plan, most) = (self.plan, self.args.exercise.ready_timeout);
+        let patience = match plan.ready {
+            Some(_) => most,
+            None => LISTENS.min(most),
+        };
+        let began = Instant::now();
+        let deadline = began + patience;
+        let mut survey = None;
+        loop {
+            self.stop.check()?;
+            self.progress.show(|| {
+                let waited = began.elapsed().as_secs_f64();
+                format!(
+                    "waiting for the server: {}",
+                    of_time(waited, Some(patience))
+                )
+            });
+            match &mut survey {
+                None => survey = self.begin_survey(probe, server)?,
+                Some(survey) => self.look(survey, server, 0)?,
+            }
+            let is_ready = match (&plan.ready, &survey) {
+                (Some(ReadyArg::Line(_)), _) => server
+                    .launched()
+                    .is_some_and(|one| one.tee.has_matched(Duration::ZERO)),
+                (Some(how), _) => is_ready(how),
+                (None, Some(survey)) => matches!(server, Server::Attached(_)) || survey.listens(),
+                (None, None) => false,
+            };
+            let is_late = Instant::now() >= deadline;
+            // Without a configured readiness check, a server that does not listen may still work.
+            if let Some(survey) = survey.take_if(|_| is_ready || (is_late && plan.ready.is_none()))
+            {
+                return Ok(survey);
+            }
+            if is_late {
+                return Err(self.never_ready(server, patience));
+            }
+            self.pause(server)?;
+        }
+    }
+
+    /// Waits until the server prints the line, ends, or a moment has passed.
+    fn pause(&self, server: &mut Server) -> anyhow::Result<()> {
+        let Some(launched) = server.launched() else {
+            std::thread::sleep(PAUSE);
+            return Ok(());
+        };
+        if launched.has_ended(PAUSE) {
+            return Err(ended(launched, "before it was ready"));
+        }
+        Ok(())
+    }
+
+    /// Takes the first look; `None` while the server has not executed its program yet.
+    fn begin_survey<'p>(
+        &self,
+        probe: &'p Probe,
+        server: &mut Server,
+    ) -> anyhow::Result<Option<Survey<'p>>> {
+        match Survey::start(probe, server.pid()) {
+            Ok(survey) if survey.is_full() => Ok(Some(survey)),
+            Ok(survey) => {
+                let why = survey.gaps().first().map(|gap| gap.why.clone());
+                let why = why.unwrap_or_else(|| "permission denied".to_owned());
+                let message = format!(
+                    "process {}: cannot list its descriptors: {why}",
+                    server.pid()
+                );
+                Err(
+                    HintedError::look(message, "run fdguard as the server's user, or as root")
+                        .into(),
+                )
+            }
+            Err(error) => match server.launched() {
+                Some(launched) if launched.has_ended(Duration::ZERO) => {
+                    Err(ended(launched, "before it was ready"))
+                }
+                Some(_) => Ok(None),
+                None => Err(error.into()),
+            },
+        }
+    }
+
+    fn never_ready(&self, server: &mut Server, patience: Duration) -> anyhow::Error {
+        let last = server
+            .launched()
+            .map(|one| one.tee.last())
+            .unwrap_or_default();
+        self.progress.clear();
+        show("the server's last output", &last);
+        HintedError::look(
+            format!(
+                "the server was not ready within {} s",
+                patience.as_secs_f64()
+            ),
+            "set --ready to the right address or line, or raise --ready-timeout",
+        )
+        .into()
+    }
+}
 
 /// Checks once. `ReadyArg::Line` is not polled: the output reader reports it.
-pub(super) fn is_ready(how: &ReadyArg) -> bool {
+fn is_ready(how: &ReadyArg) -> bool {
     match how {
-        ReadyArg::Tcp { host, port } => connect(host, *port).is_some(),
+        ReadyArg::Tcp { host, port } => connect((host.as_str(), *port), TRY).is_ok(),
         ReadyArg::Http { host, port, path } => {
             answer(host, *port, path).is_some_and(|status| status < 500)
         }
@@ -23,19 +139,10 @@ pub(super) fn is_ready(how: &ReadyArg) -> bool {
     }
 }
 
-pub(super) fn connect(host: &str, port: u16) -> Option<TcpStream> {
-    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().ok()?.collect();
-    let mut streams = addresses
-        .iter()
-        .filter_map(|address| TcpStream::connect_timeout(address, TRY).ok());
-    streams.next()
-}
-
 /// The status of the answer to a request.
 fn answer(host: &str, port: u16, path: &str) -> Option<u16> {
-    let mut stream = connect(host, port)?;
+    let mut stream = connect((host, port), TRY).ok()?;
     stream.set_read_timeout(Some(TRY)).ok()?;
-    stream.set_write_timeout(Some(TRY)).ok()?;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: fdguard\r\nConnection: close\r\n\r\n"
     );

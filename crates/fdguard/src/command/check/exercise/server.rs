@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::Pid;
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::process::LeftoverProcess;
-use fdguard_trace::{Options, ProcessTables, TracedCommand};
+use fdguard_trace::{Options, StateParts, TraceState, TracedCommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 
@@ -49,12 +49,17 @@ impl Server {
         }
     }
 
-    /// What its processes recorded; `None` if they are not traced.
-    pub(super) fn tables(&self) -> anyhow::Result<Option<ProcessTables>> {
-        match self {
-            Self::Launched(one) => Ok(Some(one.traced.tables()?)),
-            Self::Attached(_) => Ok(None),
-        }
+    /// What its processes hold, by line, and its hazards; `None` if it is not traced.
+    pub(super) fn state(&mut self) -> anyhow::Result<Option<TraceState>> {
+        let Some(launched) = self.launched() else {
+            return Ok(None);
+        };
+        let session = &mut launched.traced.session;
+        session.poll()?;
+        Ok(Some(session.state(StateParts {
+            hazards: true,
+            ..StateParts::OPEN
+        })))
     }
 
     pub(super) fn launched(&mut self) -> Option<&mut LaunchedServer> {
@@ -73,8 +78,12 @@ impl LaunchedServer {
         progress: &ProgressLine,
     ) -> anyhow::Result<Self> {
         let mut family = Family::start()?;
-        let options = Options::default().keeping_ended().as_server();
-        let mut traced = limited(limit, || Ok(TracedCommand::launch(command, options)?))?;
+        let options = Options {
+            keep_ended: true,
+            as_server: true,
+            protect: None,
+        };
+        let mut traced = limited(limit, || Ok(TracedCommand::launch(command, &options)?))?;
         family.follow(traced.pid())?;
         let mut streams: Vec<(
             Box<dyn std::io::Read + Send>,
@@ -132,7 +141,7 @@ impl LaunchedServer {
 
     /// Processes that outlived the server.
     pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<LeftoverProcess> {
-        start::left(&mut self.family, leave, allowed, &self.traced)
+        start::left(&mut self.family, leave, allowed, &mut self.traced.session)
     }
 }
 

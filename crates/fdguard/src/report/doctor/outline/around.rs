@@ -1,7 +1,7 @@
 //! The context of the processes: process tree, logs, gaps, versions.
 
 use fdguard_core::evidence::{Evidence, LogSymptom, Machine, Relation, Relative};
-use fdguard_core::rule::wording;
+use fdguard_core::units;
 
 use super::seconds_of;
 use crate::report::document::{Block, Section};
@@ -42,7 +42,7 @@ pub(super) fn family(relatives: &[Relative], more: u64) -> Option<Section> {
     if zombies > 0 {
         let text = format!(
             "{} (the parent does not wait for its children)",
-            counted(zombies, "zombie", "zombies")
+            counted(zombies, "zombie")
         );
         blocks.push(Block::Sentence(text));
     }
@@ -53,7 +53,7 @@ pub(super) fn logs(evidence: &Evidence) -> Option<Section> {
     let logs = evidence.material.logs.iter();
     let blocks = logs.flat_map(|log| {
         let path = sanitize(&log.path);
-        let lines = counted(log.lines, "line", "lines");
+        let lines = counted(log.lines, "line");
         let head = match log.symptoms.is_empty() {
             true => format!("{path}: {lines}, none about descriptors"),
             false => format!("{path}: {lines}"),
@@ -94,7 +94,7 @@ pub(super) fn versions(evidence: &Evidence) -> Section {
     if let Some(uptime) = machine.uptime_seconds {
         rows.push(vec![
             "uptime".to_owned(),
-            wording::duration(seconds_of(uptime)),
+            units::duration(seconds_of(uptime)),
         ]);
     }
     let shown = super::fold::groups(evidence).into_iter().take(RELATIVES);

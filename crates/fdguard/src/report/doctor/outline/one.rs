@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use fdguard_core::evidence::{Database, Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::forecast::Forecast;
 use fdguard_core::lint::{LintHit, Severity};
-use fdguard_core::rule::wording;
+use fdguard_core::units;
 use fdguard_core::{Pid, Text, Tier};
 
 use super::seconds_of;
@@ -55,7 +55,7 @@ fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
     let share = examined.latest.percent_of_soft;
     let share = share.map_or_else(String::new, |percent| format!(" ({percent} %)"));
     let since = examined.uptime_seconds.map_or_else(String::new, |seconds| {
-        format!("; running for {}", wording::duration(seconds_of(seconds)))
+        format!("; running for {}", units::duration(seconds_of(seconds)))
     });
     let mut blocks = vec![Block::Sentence(format!(
         "{} of {} descriptors{share}, highest fd {}{since}",
@@ -160,8 +160,8 @@ fn forecast(wall: &Forecast) -> String {
         within(wall.soonest_seconds, wall.latest_seconds),
     ) {
         (Some(eta), _) if eta < 1.0 => "now".to_owned(),
-        (Some(eta), Some(range)) => format!("{} ({range})", wording::duration(eta)),
-        (Some(eta), None) => wording::duration(eta),
+        (Some(eta), Some(range)) => format!("{} ({range})", units::duration(eta)),
+        (Some(eta), None) => units::duration(eta),
         (None, _) if wall.used.is_none() => return "?".to_owned(),
         (None, _) => "not approaching".to_owned(),
     };
@@ -170,8 +170,8 @@ fn forecast(wall: &Forecast) -> String {
 
 /// The range of a forecast; absent if it adds nothing to the forecast.
 pub(in crate::report) fn within(soonest: Option<f64>, latest: Option<f64>) -> Option<String> {
-    let soonest = wording::duration(soonest?);
-    match latest.map(wording::duration) {
+    let soonest = units::duration(soonest?);
+    match latest.map(units::duration) {
         Some(latest) if latest == soonest => None,
         Some(latest) => Some(format!("{soonest} to {latest}")),
         None => Some(format!("{soonest} or later")),
@@ -243,9 +243,10 @@ fn database(database: &Database) -> Block {
     }
     let is_broken = database.deleted > 0;
     if is_broken {
+        let verb = if database.deleted == 1 { "is" } else { "are" };
         text.push_str(&format!(
-            "; {} deleted: data written there is lost",
-            counted(database.deleted, "of them is", "of them are")
+            "; {} of them {verb} deleted: data written there is lost",
+            thousands(database.deleted)
         ));
     }
     let holders: Vec<String> = database
@@ -262,7 +263,7 @@ fn database(database: &Database) -> Block {
             } else {
                 ""
             };
-            let held = counted(holder.descriptors, "descriptor", "descriptors");
+            let held = counted(holder.descriptors, "descriptor");
             format!("{comm}(pid {}, {held}{writes})", holder.pid)
         })
         .collect();

@@ -36,7 +36,7 @@ pub(super) fn title(canvas: Canvas<'_>) -> Line<'static> {
     let gone = subject
         .gone
         .map(|at| format!("exited at {}", phrase::clock(at)));
-    let looks = counted(subject.timeline.looks(), "sample", "samples");
+    let looks = counted(subject.timeline.looks(), "sample");
     let every = phrase::every(watch.header().every);
     let facts = [gone, Some(watched), Some(looks), Some(every)];
     push_facts(&mut line, facts.into_iter().flatten(), canvas.width, "  ");
@@ -144,12 +144,7 @@ pub(super) fn gaps(watch: &Watch, theme: &Theme, width: usize) -> Line<'static> 
         return Line::default();
     };
     let count = watch.gaps().len() as u64;
-    let text = format!(
-        "{}: {}: {}",
-        counted(count, "gap", "gaps"),
-        first.what,
-        first.why
-    );
+    let text = format!("{}: {}: {}", counted(count, "gap"), first.what, first.why);
     Line::styled(cell::cut(&sanitize_str(&text), width), theme.quiet())
 }
 

@@ -182,7 +182,7 @@ impl Section {
     fn title(&self, room: usize, width: usize) -> Line<'static> {
         let mut title = self.heading.clone();
         let hidden = self.lines.len().saturating_sub(room);
-        let hidden_in_words = counted(hidden as u64, "more line", "more lines");
+        let hidden_in_words = counted(hidden as u64, "more line");
         let more = Span::raw(format!("  {hidden_in_words}"));
         if hidden > 0 && title.width() + more.width() <= width {
             title.push_span(more);

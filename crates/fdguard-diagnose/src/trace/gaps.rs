@@ -1,0 +1,119 @@
+//! What the tracer did not see of the processes that the watch saw.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fdguard_core::blame::{language_of_program, unread_language};
+use fdguard_core::watch::WatchedProcess;
+use fdguard_core::{Gap, Pid};
+use fdguard_trace::{BlindReason, GO, TraceScope};
+
+use super::{ProcessSites, is_go};
+
+/// The gaps of a trace about the process `root`; `children` are the watched processes that did not
+/// record.
+pub(super) fn gaps(
+    scope: &TraceScope,
+    root: Pid,
+    processes: &[ProcessSites],
+    children: &[&WatchedProcess],
+) -> Vec<Gap> {
+    let mut gaps = unseen(scope, root, processes);
+    gaps.extend(untraced(scope, root, children));
+    gaps.extend(unread_languages(processes));
+    gaps
+}
+
+/// What the tracer did not see.
+fn unseen(scope: &TraceScope, root: Pid, processes: &[ProcessSites]) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    let lacks_table = !scope.recording.contains(&root);
+    let became = scope.became.get(&root).map(|became| became.blind);
+    if let Some(blind) = scope.blind.or(became.filter(|_| lacks_table)) {
+        let what = "the lines that opened descriptors: fdguard cannot trace this program";
+        gaps.push(Gap::new(what, blind.why(), blind.remedy()));
+    } else if lacks_table {
+        gaps.push(Gap::new(
+            "the lines that opened descriptors",
+            "the program did not load the injected library, or the library could not write its table",
+            "raise its limits (ulimit -f, -v) and keep LD_PRELOAD in its environment",
+        ));
+    }
+    let unknown = |is_go: bool| {
+        let those = processes.iter().filter(|one| one.is_go == is_go);
+        let count: usize = those.map(|one| one.unknown).sum();
+        (count > 0).then(|| format!("the opening line of {count} descriptors"))
+    };
+    if let Some(what) = unknown(true) {
+        let remedy = "run fdguard watch PID for class and rate; descriptors opened by its C code do have lines";
+        gaps.push(Gap::new(what, GO, remedy));
+    }
+    if let Some(what) = unknown(false) {
+        gaps.push(Gap::new(
+            what,
+            "they were opened inside the C library, or by a direct system call of the program",
+            "no action needed: their class and target are known",
+        ));
+    }
+    let lost = scope.lost_stacks;
+    if lost > 0 {
+        gaps.push(Gap::new(
+            format!("the stacks of {lost} opened descriptors"),
+            "the program has more distinct stacks than the table can hold",
+            "no action needed: they are counted, without a line",
+        ));
+    }
+    gaps
+}
+
+/// Gaps for untraced children, by reason.
+fn untraced(scope: &TraceScope, root: Pid, children: &[&WatchedProcess]) -> Vec<Gap> {
+    const UNSURE: &str = "these child processes did not load the injected library: they are static, privileged, or run in another environment";
+    let mut names: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for child in children {
+        let (why, name) = match scope.became.get(&child.process.pid) {
+            Some(became) => (became.blind.why(), became.comm.clone()),
+            None => {
+                let why = if is_go(child) { GO } else { UNSURE };
+                (why, child.process.comm.to_lossy().into_owned())
+            }
+        };
+        names.entry(why).or_default().insert(name);
+    }
+    // A short-lived process may have come and gone between two looks.
+    let blind = scope.became.iter().filter(|(pid, became)| {
+        **pid != root && became.blind != BlindReason::NotLoaded && !became.comm.is_empty()
+    });
+    for (_, became) in blind {
+        let known = names.entry(became.blind.why()).or_default();
+        known.insert(became.comm.clone());
+    }
+    let gap = |(why, names): (&str, BTreeSet<String>)| {
+        let list = names.into_iter().collect::<Vec<_>>().join(", ");
+        Gap::new(
+            format!("the lines that opened descriptors of {list}"),
+            why,
+            "run fdguard watch PID for class, target and rate (without the line)",
+        )
+    };
+    names.into_iter().map(gap).collect()
+}
+
+/// Gaps for languages whose lines are not read, one per language.
+fn unread_languages(processes: &[ProcessSites]) -> Vec<Gap> {
+    let name = |process: &ProcessSites| {
+        let name = process.comm.rsplit('/').next();
+        language_of_program(name.unwrap_or_default())
+    };
+    let by_name = processes.iter().filter_map(name);
+    let sites = processes.iter().flat_map(|one| &one.sites);
+    let by_stack = sites.filter_map(|site| unread_language(&site.stack));
+    let languages: BTreeSet<&str> = by_name.chain(by_stack).collect();
+    let gap = |language| {
+        Gap::new(
+            format!("the {language} lines that opened descriptors"),
+            format!("fdguard does not read {language} stacks yet"),
+            "use class, target and count; the stack shows the interpreter's C functions",
+        )
+    };
+    languages.into_iter().map(gap).collect()
+}

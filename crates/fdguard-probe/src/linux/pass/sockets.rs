@@ -1,0 +1,249 @@
+//! Identifies the sockets of processes, one network namespace at a time.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{OnceLock, PoisonError};
+
+use fdguard_core::{Class, Gap, Pid, TcpState};
+use rustc_hash::FxHashSet;
+use rustix::io::Errno;
+
+use super::Context;
+use crate::linux::borrow::{self, Borrower};
+use crate::linux::foreign_netns::{ForeignNetns, Home};
+use crate::linux::gaps::{socket_gap, unlisted_gaps};
+use crate::linux::socket::SocketTable;
+use crate::linux::socket_entry::{self, SocketDescription};
+use crate::linux::table::TableDraft;
+use crate::linux::{Probe, files};
+use crate::parse::sockaddr::SocketName;
+use crate::workers;
+use fdguard_proc::link::Link;
+
+/// From this many descriptors on, requesting all sockets while the table is read saves more than it
+/// costs.
+const LARGE: i64 = 4096;
+
+/// Makes an entry of every socket: each namespace is queried once, for all of its processes.
+pub(super) fn resolve(context: &Context<'_>, tables: &mut [&mut TableDraft]) {
+    let probe = context.probe;
+    let mut by_netns: HashMap<Option<Vec<u8>>, Vec<&TableDraft>> = HashMap::new();
+    for table in tables.iter().filter(|table| !table.sockets.is_empty()) {
+        by_netns.entry(table.netns.clone()).or_default().push(table);
+    }
+    if by_netns.is_empty() {
+        return;
+    }
+    let own_netns = files::read_link(&probe.proc, c"self/ns/net").ok();
+    let mut ahead = context
+        .ahead
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    let namespaces: HashMap<_, _> = by_netns
+        .into_iter()
+        .map(|(netns, members)| {
+            let sockets = members.iter().flat_map(|table| &table.sockets);
+            let wanted = sockets.map(|socket| socket.id.ino).collect();
+            let still_inside = || {
+                let mut pids = members.iter().map(|table| table.pid);
+                pids.find_map(|pid| probe.still_inside(pid, netns.as_ref()))
+            };
+            let opened = context.base.is_none().then(still_inside).flatten();
+            let inside = context.base.or(opened.as_ref().map(OwnedFd::as_fd));
+            let place = (netns.as_ref(), own_netns.as_ref());
+            let found = probe.socket_table(place, inside, &wanted, &mut ahead);
+            (netns, found)
+        })
+        .collect();
+    let foreign = ForeignNetns::new(probe.proc.as_fd());
+    workers::for_each(tables, 16, |table| {
+        if let Some(sockets) = namespaces.get(&table.netns)
+            && !table.sockets.is_empty()
+        {
+            table.gaps.extend(sockets.gap.clone());
+            probe.resolve_with(table, sockets, &foreign);
+        }
+    });
+}
+
+impl Probe {
+    /// Whether to request all sockets while these processes are read: many processes have some, and
+    /// for a large one in fdguard's network namespace that saves more than it costs.
+    pub(in crate::linux) fn wants_sockets_ahead(&self, pids: &[Pid], many: usize) -> bool {
+        let [pid] = pids else {
+            return self.real && pids.len() >= many;
+        };
+        let large = || {
+            self.table_stat(*pid)
+                .is_ok_and(|stat| stat.st_size >= LARGE)
+        };
+        let netns = |who: String| files::read_link(&self.proc, format!("{who}/ns/net")).ok();
+        self.sizes && large() && netns(pid.to_string()) == netns("self".to_owned())
+    }
+
+    /// The directory of a process, if it is still in this network namespace.
+    fn still_inside(&self, pid: Pid, netns: Option<&Vec<u8>>) -> Option<OwnedFd> {
+        let base = self.open_process(pid).ok()?;
+        let now = files::read_link(&base, c"ns/net").ok();
+        (now.as_ref() == netns).then_some(base)
+    }
+
+    fn socket_table(
+        &self,
+        (netns, own): (Option<&Vec<u8>>, Option<&Vec<u8>>),
+        inside: Option<BorrowedFd<'_>>,
+        wanted: &FxHashSet<u64>,
+        ahead: &mut Option<SocketTable>,
+    ) -> Sockets {
+        let is_own = netns.is_some() && netns == own;
+        let is_ahead = is_own && ahead.is_some();
+        let by_netlink = if !self.real {
+            None
+        } else if is_own {
+            ahead
+                .take()
+                .or_else(|| SocketTable::by_netlink(Some(wanted)).ok())
+        } else {
+            inside
+                .and_then(|base| files::open_file_at(base, c"ns/net").ok())
+                .and_then(|file| SocketTable::by_netlink_in(file.as_fd(), Some(wanted)).ok())
+        };
+        let without_netlink = by_netlink.is_none();
+        let by_text = || inside.map(|base| SocketTable::by_text(base, wanted));
+        let mut table = by_netlink.or_else(by_text).unwrap_or_default();
+        if let Some(inside) = inside {
+            table.add_rare(inside, Some(wanted));
+        }
+        let is_less = without_netlink && (self.real || !table.complete);
+        let gap = is_less.then(|| socket_gap(table.complete));
+        Sockets {
+            table,
+            gap,
+            late: is_ahead.then(OnceLock::new),
+            home: Home {
+                ino: netns.and_then(|netns| inode(netns)),
+                is_ours: is_own,
+            },
+        }
+    }
+
+    /// Makes entries of the sockets of one process.
+    fn resolve_with(&self, table: &mut TableDraft, sockets: &Sockets, foreign: &ForeignNetns<'_>) {
+        let mut borrower = None;
+        let (mut unasked, mut unseen) = (0, 0);
+        table.entries.reserve(table.sockets.len());
+        for socket in std::mem::take(&mut table.sockets) {
+            let (fd, ino) = (socket.fd, socket.id.ino);
+            if let Some(mut known) = sockets.table.describe(ino) {
+                known.detail.set_netns(sockets.home.ino);
+                table.entries.push(socket.resolve(known));
+                continue;
+            }
+            let protocol = self.protocol_name(table.pid, fd, ino);
+            let complete = sockets.table.complete;
+            let mut known = socket_entry::by_protocol(ino, protocol.as_deref(), complete);
+            let borrower = borrower
+                .get_or_insert_with(|| self.real.then(|| Borrower::new(table.pid)).flatten());
+            match borrower.as_ref().map(|it| it.borrow(fd, ino)) {
+                Some(Ok(borrowed)) => {
+                    let is_settled = ask_borrowed(&mut known, ino, &borrowed, sockets, foreign);
+                    unseen += u64::from(!is_settled);
+                }
+                // The number was reused.
+                Some(Err(Errno::BADF | Errno::SRCH)) => {}
+                // If the tables were not read, there is already a gap.
+                _ => unasked += u64::from(complete && self.real),
+            }
+            table.entries.push(socket.resolve(known));
+        }
+        table.sort();
+        table.gaps.extend(unlisted_gaps(unasked, unseen));
+    }
+
+    /// The protocol name that the kernel keeps as an attribute of a socket's inode; `None` if the
+    /// number was reused.
+    fn protocol_name(&self, pid: Pid, fd: u32, ino: u64) -> Option<String> {
+        if !self.real {
+            return None;
+        }
+        let path = self.path.join(format!("{pid}/fd/{fd}"));
+        let mut buffer = [0; 64];
+        let length = rustix::fs::getxattr(&path, c"system.sockprotoname", &mut buffer[..]).ok()?;
+        let same = rustix::fs::stat(&path).is_ok_and(|stat| stat.st_ino == ino);
+        let name = buffer.get(..length).filter(|_| same)?;
+        let name = name.strip_suffix(b"\0").unwrap_or(name);
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+/// Completes a socket that the tables of its process's namespace do not list, through a duplicate
+/// of the descriptor; `false` if a table of another namespace would have more.
+fn ask_borrowed(
+    known: &mut SocketDescription,
+    ino: u64,
+    socket: &OwnedFd,
+    sockets: &Sockets,
+    foreign: &ForeignNetns<'_>,
+) -> bool {
+    let place = foreign.place(socket.as_fd(), sockets.home);
+    if let Some(listed) = place.table().and_then(|table| table.describe(ino)) {
+        *known = listed;
+        known.detail.set_netns(place.ino());
+        return true;
+    }
+    let answer = borrow::ask_socket(socket);
+    let bound = answer.local.as_ref().and_then(SocketName::inet);
+    let is_bound = bound.is_some_and(|local| local.port() != 0);
+    if is_bound
+        && !place.is_foreign()
+        && let Some(listed) = sockets.describe_late(ino)
+    {
+        *known = listed;
+        known.detail.set_netns(sockets.home.ino);
+        return true;
+    }
+    let interface = borrow::interface_name(socket, &answer);
+    let answered = socket_entry::by_answer(known, &answer, interface);
+    let has_answered = answered.is_some();
+    if let Some(answered) = answered {
+        *known = answered;
+    }
+    known.detail.set_netns(place.ino());
+    // A socket that is closed or has no address is in no table, whatever the namespace.
+    let is_listed = has_answered && known.class != Class::Tcp(TcpState::Close);
+    !is_listed || place.is_settled() || !has_table(&known.class)
+}
+
+/// Whether sockets of this class are in tables that have more than the socket itself.
+fn has_table(class: &Class) -> bool {
+    matches!(class, Class::Tcp(_) | Class::Udp | Class::Unix)
+}
+
+/// The number in `net:[4026531840]`.
+fn inode(link: &[u8]) -> Option<u64> {
+    match Link::parse(link) {
+        Link::Numbered { ino, .. } => Some(ino),
+        _ => None,
+    }
+}
+
+/// The sockets of one namespace.
+struct Sockets {
+    table: SocketTable,
+    /// What could not be determined.
+    gap: Option<Gap>,
+    /// Requested when a table that was read in advance lacks a socket that is in use by now.
+    late: Option<OnceLock<SocketTable>>,
+    /// Which namespace it is.
+    home: Home,
+}
+
+impl Sockets {
+    /// A socket that came into use after the table was read.
+    fn describe_late(&self, ino: u64) -> Option<SocketDescription> {
+        let late = self.late.as_ref()?;
+        late.get_or_init(|| SocketTable::by_netlink(None).unwrap_or_default())
+            .describe(ino)
+    }
+}

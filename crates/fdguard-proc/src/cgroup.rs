@@ -1,0 +1,94 @@
+//! `/proc/PID/cgroup`: the cgroups of a process, and the container that they show.
+
+use bstr::ByteSlice as _;
+
+use crate::ascii::lines;
+
+/// The path in the unified hierarchy (version 2).
+#[must_use]
+pub fn unified(bytes: &[u8]) -> Option<&[u8]> {
+    lines(bytes).find_map(|line| line.strip_prefix(b"0::"))
+}
+
+/// The container id: 64 hexadecimal digits anywhere in a cgroup path, bare or between a runtime's
+/// prefix and suffix (`docker-…​.scope`, `cri-containerd-…`, `crio-…`, `libpod-…`), or the name
+/// behind `lxc.payload.` or `/lxc/`.
+#[must_use]
+pub fn container_id(bytes: &[u8]) -> Option<String> {
+    lines(bytes)
+        .filter_map(|line| line.splitn_str(3, b":").nth(2))
+        .find_map(id_of_path)
+}
+
+fn id_of_path(path: &[u8]) -> Option<String> {
+    // The innermost container wins: nested runtimes append.
+    path.rsplit(|byte| *byte == b'/')
+        .find_map(hexadecimal_id)
+        .or_else(|| lxc_name(path))
+}
+
+fn hexadecimal_id(component: &[u8]) -> Option<String> {
+    let stem = component.strip_suffix(b".scope").unwrap_or(component);
+    let tail = stem.rsplit(|byte| matches!(byte, b'-' | b':')).next()?;
+    (tail.len() == 64 && tail.iter().all(u8::is_ascii_hexdigit))
+        .then(|| tail.to_str_lossy().into_owned())
+}
+
+fn lxc_name(path: &[u8]) -> Option<String> {
+    let (_, tail) = path
+        .split_once_str(b"lxc.payload.")
+        .or_else(|| path.split_once_str(b"/lxc/"))?;
+    let name = tail.split(|byte| *byte == b'/').next()?;
+    (!name.is_empty()).then(|| name.to_str_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{container_id, unified};
+
+    const ID: &str = "3f4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
+
+    #[test]
+    fn ids_of_the_usual_runtimes() {
+        for path in [
+            format!("0::/system.slice/docker-{ID}.scope\n"),
+            format!("12:pids:/docker/{ID}\n1:name=systemd:/docker/{ID}\n"),
+            format!(
+                "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-{ID}.scope\n"
+            ),
+            format!("0::/kubepods/besteffort/pod1/{ID}\n"),
+            format!("0::/machine.slice/libpod-{ID}.scope/container\n"),
+            format!("0::/user.slice/user-1000.slice/crio-{ID}.scope\n"),
+        ] {
+            assert_eq!(container_id(path.as_bytes()).as_deref(), Some(ID), "{path}");
+        }
+        assert_eq!(
+            container_id(b"0::/lxc.payload.web/init.scope\n").as_deref(),
+            Some("web")
+        );
+    }
+
+    #[test]
+    fn outside_containers_there_is_none() {
+        assert_eq!(
+            container_id(b"0::/user.slice/user-0.slice/session-1.scope\n"),
+            None
+        );
+        assert_eq!(container_id(b"0::/\n"), None);
+    }
+
+    #[test]
+    fn the_unified_path_is_that_of_hierarchy_0() {
+        assert_eq!(unified(b"4:memory:/x\n0::/a:b c\n"), Some(&b"/a:b c"[..]));
+        assert_eq!(unified(b"10::/x\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            drop((container_id(&bytes), unified(&bytes)));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `/proc/PID/maps`.
+
+use bstr::ByteSlice as _;
+
+use crate::ascii::{decimal, hexadecimal, lines, split_at_byte};
+
+/// A memory mapping of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapsEntry<'a> {
+    /// Its first address.
+    pub start: u64,
+    /// The address after its last.
+    pub end: u64,
+    /// `r-xp`: reading, writing, executing; private or shared.
+    pub rights: &'a [u8],
+    /// Whether code may run from it.
+    pub executable: bool,
+    /// Whether writes to it go into the file.
+    pub writes_through: bool,
+    /// The device, as the kernel writes it.
+    pub device: &'a [u8],
+    /// The inode number.
+    pub ino: u64,
+    /// The file's name in the process's own view, followed by ` (deleted)` if it is gone.
+    pub path: &'a [u8],
+}
+
+impl<'a> MapsEntry<'a> {
+    /// Reads one line; `None` for memory that is not of a file.
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
+        let (_range, rest) = split_at_byte(line, b' ')?;
+        let (rights, rest) = split_at_byte(rest, b' ')?;
+        let (_offset, rest) = split_at_byte(rest, b' ')?;
+        let (device, rest) = split_at_byte(rest, b' ')?;
+        let (ino, path) = split_at_byte(rest, b' ')?;
+        let path = path.trim_start_with(|c| c == ' ');
+        let ino = decimal(ino)?;
+        // Without an inode it is anonymous memory, or the kernel's: [heap], [vdso].
+        if ino == 0 || !path.starts_with(b"/") {
+            return None;
+        }
+        let (start, end) = address_range(line)?;
+        Some(Self {
+            start,
+            end,
+            rights,
+            executable: rights.get(2) == Some(&b'x'),
+            writes_through: rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's'),
+            device,
+            ino,
+            path,
+        })
+    }
+}
+
+/// The addresses at the beginning of a line: the first, and the one after the last.
+pub(crate) fn address_range(line: &[u8]) -> Option<(u64, u64)> {
+    let (range, _) = split_at_byte(line, b' ')?;
+    let (start, end) = split_at_byte(range, b'-')?;
+    Some((hexadecimal(start)?, hexadecimal(end)?))
+}
+
+/// Every mapping of a file.
+pub fn mappings(bytes: &[u8]) -> impl Iterator<Item = MapsEntry<'_>> {
+    lines(bytes).filter_map(MapsEntry::parse)
+}
+
+/// The decoded name: the kernel writes a newline as `\012`, and escapes nothing else.
+#[must_use]
+pub fn unescaped(path: &[u8]) -> Vec<u8> {
+    path.replace(b"\\012", b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{mappings, unescaped};
+
+    const TEXT: &[u8] = b"\
+55d5c7a00000-55d5c7a02000 r--p 00000000 fe:00 131 /usr/bin/sleep
+55d5c7a02000-55d5c7a06000 r-xp 00002000 fe:00 131                        /usr/bin/sleep
+55d5c8e00000-55d5c8e21000 rw-p 00000000 00:00 0                          [heap]
+7f1200000000-7f1200021000 rw-p 00000000 00:00 0 
+7f1210000000-7f1210001000 r-xp 00000000 00:01 1027                       /memfd:a b (deleted)
+7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+";
+
+    #[test]
+    fn files_are_told_from_memory() {
+        let found: Vec<_> = mappings(TEXT).collect();
+        let names: Vec<_> = found.iter().map(|one| (one.executable, one.path)).collect();
+        let wanted: [(bool, &[u8]); 3] = [
+            (false, b"/usr/bin/sleep"),
+            (true, b"/usr/bin/sleep"),
+            (true, b"/memfd:a b (deleted)"),
+        ];
+        assert_eq!(names, wanted);
+        let code = &found[1];
+        assert_eq!((code.start, code.end), (0x55d5_c7a0_2000, 0x55d5_c7a0_6000));
+        assert_eq!((code.device, code.ino), (&b"fe:00"[..], 131));
+        assert_eq!(code.rights, b"r-xp");
+    }
+
+    #[test]
+    fn a_newline_in_a_name_comes_back() {
+        assert_eq!(unescaped(b"/tmp/a\\012b"), b"/tmp/a\nb");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            prop_assert!(mappings(&bytes).count() <= bytes.len());
+        }
+    }
+}

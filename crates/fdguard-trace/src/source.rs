@@ -1,0 +1,53 @@
+//! Where the records of a trace come from. A [`TraceSession`](crate::TraceSession) reads them only
+//! through [`TraceSource`], and nothing above the session knows which source it is.
+//!
+//! Dropping a source ends the recording. A process that stays alive goes on as it would without
+//! fdguard.
+
+use std::fmt::Debug;
+use std::io;
+
+use fdguard_core::event::CollectedEvents;
+
+use crate::ring::DrainedEvents;
+use crate::table::ProcessTable;
+use crate::{BlindReason, Error};
+
+/// A process by its pid and the time (monotonic clock, nanoseconds) at which its current program
+/// began to record. A process that executes another program has a new one.
+pub type ProcessKey = (u32, u64);
+
+/// A way to record what the processes of a program open and close.
+pub trait TraceSource: Debug + Send + Sync {
+    /// Its name in the report's `coverage.backend`.
+    fn backend(&self) -> &'static str;
+
+    /// Which events it delivers: hazards that need others are reported as gaps.
+    fn collects(&self) -> CollectedEvents {
+        CollectedEvents::ALL
+    }
+
+    /// Why it does not see into the program.
+    fn blind(&self) -> Option<BlindReason>;
+
+    /// Every process with records that were not removed yet.
+    fn processes(&self) -> Result<Vec<ProcessKey>, Error>;
+
+    /// The events of a process, from the oldest that still exists.
+    fn events(&self, key: ProcessKey) -> io::Result<Box<dyn EventReader>>;
+
+    /// What a process holds now, or held at its end; `None` while its table is incomplete.
+    fn table(&self, key: ProcessKey) -> io::Result<Option<ProcessTable>>;
+
+    /// Whether the process runs another program by now, which does not record.
+    fn is_outlived(&self, key: ProcessKey) -> bool;
+
+    /// Removes the records of a process, which take memory.
+    fn remove(&self, key: ProcessKey);
+}
+
+/// Reads the events of one process in order.
+pub trait EventReader: Debug + Send {
+    /// Reads what is new. At the end no event is awaited any more.
+    fn drain(&mut self, now: u64, is_end: bool) -> io::Result<DrainedEvents>;
+}
