@@ -22,19 +22,9 @@ pub struct SnapshotDocument<'a> {
     tier: Tier,
     via: Via,
     process: &'a Process,
-    limits: Limits,
-    count: Option<u64>,
-    lowest: Option<u64>,
-    highest: Option<u64>,
-    percent_of_soft: Option<f64>,
-    table_size: Option<u64>,
-    crossed_1024: Option<bool>,
-    walls: &'a [Wall],
-    classes: Option<&'a [ClassCount]>,
-    targets: Option<&'a [TargetCount]>,
-    patterns: &'a [String],
+    #[serde(flatten)]
+    held: HeldFields<'a>,
     lints: &'a [LintHit],
-    host: &'a Ceilings,
     gaps: &'a [Gap],
     /// Last: it is the longest, and a streaming writer appends here.
     fds: Option<&'a [FdEntry]>,
@@ -50,19 +40,8 @@ impl<'a> SnapshotDocument<'a> {
             tier: snapshot.tier,
             via: snapshot.via,
             process: &snapshot.process,
-            limits: snapshot.limits,
-            count: snapshot.count,
-            lowest: summary.lowest,
-            highest: summary.highest,
-            percent_of_soft: summary.percent_of_soft,
-            table_size: snapshot.table_size,
-            crossed_1024: summary.crossed_1024,
-            walls: &summary.walls,
-            classes: summary.classes.as_deref(),
-            targets: summary.targets.as_deref(),
-            patterns: &summary.patterns,
+            held: HeldFields::new(snapshot, summary),
             lints: &summary.lints,
-            host: &snapshot.host,
             gaps: &snapshot.gaps,
             fds: snapshot.fds.as_deref(),
         }
@@ -75,6 +54,51 @@ impl<'a> SnapshotDocument<'a> {
             fds: Some(&[]),
             ..Self::new(snapshot, summary)
         }
+    }
+}
+
+/// What a process has open, in a snapshot and in the doctor's document.
+#[derive(Debug, Serialize)]
+pub struct HeldFields<'a> {
+    limits: Limits,
+    count: Option<u64>,
+    lowest: Option<u64>,
+    highest: Option<u64>,
+    percent_of_soft: Option<f64>,
+    table_size: Option<u64>,
+    crossed_1024: Option<bool>,
+    walls: &'a [Wall],
+    classes: Option<&'a [ClassCount]>,
+    targets: Option<&'a [TargetCount]>,
+    patterns: &'a [String],
+    host: &'a Ceilings,
+}
+
+impl<'a> HeldFields<'a> {
+    /// All of it.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot, summary: &'a Summary) -> Self {
+        Self {
+            limits: snapshot.limits,
+            count: snapshot.count,
+            lowest: summary.lowest,
+            highest: summary.highest,
+            percent_of_soft: summary.percent_of_soft,
+            table_size: snapshot.table_size,
+            crossed_1024: summary.crossed_1024,
+            walls: &summary.walls,
+            classes: summary.classes.as_deref(),
+            targets: summary.targets.as_deref(),
+            patterns: &summary.patterns,
+            host: &snapshot.host,
+        }
+    }
+
+    /// The same with at most so many targets.
+    #[must_use]
+    pub fn with_targets(self, most: usize) -> Self {
+        let targets = self.targets.map(|all| &all[..all.len().min(most)]);
+        Self { targets, ..self }
     }
 }
 

@@ -9,7 +9,7 @@ use fdguard_probe::{Options, Probe, Radar};
 use crate::cli::TopArgs;
 use crate::exit::{self, HintedError};
 use crate::report::host;
-use crate::tui::{self, Holdings, HostSource};
+use crate::tui::top::{self, Holdings, HostSource};
 use crate::{output, terminal};
 
 pub(super) fn run(args: &TopArgs) -> anyhow::Result<u8> {
@@ -53,19 +53,13 @@ fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
     }
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && anstream::ColorChoice::global() != anstream::ColorChoice::Never;
-    let options = tui::Options {
+    let options = top::Options {
         interval: args.interval,
         colour,
         filter: args.filter.clone().unwrap_or_default(),
     };
-    tui::run(
-        &mut Host {
-            probe,
-            radar: Radar::new(),
-        },
-        options,
-    )?;
-    Ok(())
+    let radar = Radar::new();
+    top::run(&mut Host { probe, radar }, options)
 }
 
 /// The running host.

@@ -8,6 +8,8 @@ use fdguard_core::{Snapshot, Summary, Tier};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::json;
+use super::state_line::number;
 use crate::terminal::sanitize_str;
 
 #[derive(Serialize)]
@@ -104,27 +106,20 @@ pub fn write_json(
     snapshots: &[(Snapshot, Summary)],
     many: bool,
 ) -> anyhow::Result<()> {
-    match snapshots {
-        [one] if !many => serde_json::to_writer(&mut *out, &Counts::of(one))?,
-        _ => {
-            let document = Many {
-                schema: "fdguard.counts-list/1",
-                count: super::json::total(snapshots),
-                processes: snapshots.iter().map(Counts::of).collect(),
-            };
-            serde_json::to_writer(&mut *out, &document)?;
-        }
+    if let ([one], false) = (snapshots, many) {
+        return json::write_line(out, &Counts::of(one));
     }
-    writeln!(out)?;
-    Ok(())
+    let document = Many {
+        schema: "fdguard.counts-list/1",
+        count: json::total(snapshots),
+        processes: snapshots.iter().map(Counts::of).collect(),
+    };
+    json::write_line(out, &document)
 }
 
 /// Writes one `key=value` line per process.
 pub fn write(out: &mut dyn Write, snapshots: &[(Snapshot, Summary)]) -> anyhow::Result<()> {
     for (snapshot, summary) in snapshots {
-        let number = |value: Option<u64>| {
-            value.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
-        };
         write!(
             out,
             "fd_counts pid={} count={} highest={} soft={} percent={}",

@@ -10,8 +10,9 @@ use fdguard_core::forecast::Forecast;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 
+use super::document;
 use super::style::{self, ADDED, CRITICAL, DIM, HEADING, WARNING};
-use super::wrap;
+use super::text::paragraph;
 use crate::terminal::{sanitize, sanitize_str};
 
 /// The contract's word.
@@ -58,7 +59,7 @@ pub fn write(
 pub(crate) fn write_gaps(out: &mut dyn Write, gaps: &[Gap], width: usize) -> anyhow::Result<()> {
     for gap in gaps {
         let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
-        wrapped(out, "", &sanitize_str(&text), width, DIM)?;
+        paragraph(out, &sanitize_str(&text), Some(width), (0, 0), DIM)?;
     }
     Ok(())
 }
@@ -116,13 +117,8 @@ pub(crate) fn write_opinion(
         .iter()
         .filter(|wall| wall.eta_seconds.is_some());
     for wall in ahead {
-        wrapped(
-            out,
-            "  ",
-            &sanitize_str(&wall_line(wall)),
-            width,
-            Style::new(),
-        )?;
+        let text = sanitize_str(&wall_line(wall)).into_owned();
+        paragraph(out, &text, Some(width), (2, 2), Style::new())?;
     }
     Ok(())
 }
@@ -144,16 +140,12 @@ fn write_finding(out: &mut dyn Write, finding: &Finding, width: usize) -> anyhow
         (None, _) => String::new(),
     };
     writeln!(out, "  {style}{name}{style:#} {}  {what}", finding.rule)?;
-    wrapped(
-        out,
-        "    ",
-        &sanitize_str(&finding.why),
-        width,
-        Style::new(),
-    )?;
+    let (width, indent) = (Some(width), (4, 4));
+    let why = sanitize_str(&finding.why);
+    paragraph(out, &why, width, indent, Style::new())?;
     if let Some(cleared) = &finding.cleared {
         let text = format!("cleared on {}: {}", cleared.date, cleared.reason);
-        wrapped(out, "    ", &sanitize_str(&text), width, DIM)?;
+        paragraph(out, &sanitize_str(&text), width, indent, DIM)?;
     }
     Ok(())
 }
@@ -161,23 +153,13 @@ fn write_finding(out: &mut dyn Write, finding: &Finding, width: usize) -> anyhow
 /// Writes the next step, its confirmation and the fix, one per line. Does not repeat the same
 /// advice.
 fn write_next(out: &mut dyn Write, step: &str, told: &str, width: usize) -> anyhow::Result<()> {
-    if step == told {
-        return wrapped(out, "    ", "next: see above", width, DIM);
-    }
-    let (step, line) = step.split_once(" Line: ").unwrap_or((step, ""));
-    let (step, fix) = step.split_once(" Fix: ").unwrap_or((step, ""));
-    let (step, confirm) = step.split_once(" Confirm: ").unwrap_or((step, ""));
-    let parts = [
-        ("next", step),
-        ("confirm", confirm),
-        ("fix", fix),
-        ("line", line),
-    ];
-    for (word, text) in parts {
-        if !text.is_empty() {
-            let text = format!("{word}: {text}");
-            wrapped(out, "    ", &sanitize_str(&text), width, DIM)?;
-        }
+    let steps = match step == told {
+        true => vec![("next", "see above")],
+        false => document::steps(step).to_vec(),
+    };
+    for (word, text) in steps.into_iter().filter(|(_, text)| !text.is_empty()) {
+        let text = format!("{word}: {text}");
+        paragraph(out, &sanitize_str(&text), Some(width), (4, 4), DIM)?;
     }
     Ok(())
 }
@@ -224,24 +206,9 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// Wraps words into lines, each after `indent`.
-pub(crate) fn wrapped(
-    out: &mut dyn Write,
-    indent: &str,
-    text: &str,
-    width: usize,
-    style: Style,
-) -> anyhow::Result<()> {
-    let width = width.saturating_sub(indent.len());
-    for line in wrap::lines(text, width, 0, 0) {
-        writeln!(out, "{indent}{style}{line}{style:#}")?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Forecast, wall_line, wrapped, write_next};
+    use super::{Forecast, paragraph, wall_line, write_next};
 
     fn wall(eta: f64, soonest: f64, latest: Option<f64>) -> String {
         wall_line(&Forecast {
@@ -293,7 +260,7 @@ mod tests {
     fn a_narrow_terminal_gets_narrow_lines() {
         let mut out = Vec::new();
         let text = "words and more words, and one-that-is-far-too-long-to-fit in it";
-        wrapped(&mut out, "  ", text, 24, anstyle::Style::new()).unwrap();
+        paragraph(&mut out, text, Some(24), (2, 2), anstyle::Style::new()).unwrap();
         let lines = String::from_utf8(out).unwrap();
         for line in lines.lines().filter(|line| !line.contains("far-too")) {
             assert!(line.chars().count() <= 24, "{line:?}");

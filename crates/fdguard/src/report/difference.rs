@@ -8,6 +8,7 @@ use fdguard_core::{FdEntry, Snapshot};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::host::cell;
 use super::style::{ADDED, DIM, HEADING, REMOVED, paint};
 use super::table::class_name;
 use crate::terminal::sanitize;
@@ -50,9 +51,7 @@ pub fn write_json(
         after: Side::of(after),
         delta,
     };
-    serde_json::to_writer(&mut *out, &document)?;
-    writeln!(out)?;
-    Ok(())
+    super::json::write_line(out, &document)
 }
 
 /// Writes what opened, closed and changed.
@@ -86,13 +85,11 @@ pub fn write(
             "  two different processes, compared by descriptor number"
         )?;
     }
-    let count =
-        |value: Option<u64>| value.map_or_else(|| "?".to_owned(), |value| value.to_string());
     writeln!(
         out,
         "  {} → {} descriptors: {} opened, {} closed, {} changed",
-        count(before.count),
-        count(after.count),
+        cell::exact(before.count),
+        cell::exact(after.count),
         delta.opened.len(),
         delta.closed.len(),
         delta.changed.len()

@@ -14,10 +14,12 @@ use fdguard_core::wall::Wall;
 use fdguard_core::{Class, Gap, Snapshot, Summary, Text, Tier, command_line};
 use serde::Serialize;
 
-use super::human::{write_gaps, write_rows, write_section};
+use super::document::{Block, Note, NotePart, Section};
 use super::playbook::write_sentences;
-use super::style::{self, CRITICAL, DIM, HEADING, WARNING, paint};
-use super::table::{Side, class_name, columns, counted, cut, thousands};
+use super::style::{self, CRITICAL, DIM, HEADING, paint};
+use super::table::Side::{Left, Right};
+use super::table::{class_name, columns, counted, cut, known, thousands};
+use super::text::TextWriter;
 use crate::terminal::{sanitize, sanitize_str};
 
 /// How many classes and targets of the holder are shown.
@@ -96,9 +98,7 @@ pub fn write_json(
         explanation,
         held_by: held.map(Holder::of),
     };
-    serde_json::to_writer(&mut *out, &document)?;
-    writeln!(out)?;
-    Ok(())
+    super::json::write_line(out, &document)
 }
 
 /// Writes the verdict, then the symptoms, then the process that has the descriptors open.
@@ -113,18 +113,8 @@ pub fn write(
         Some(held) => command_line::with_pid(sentence, held.snapshot.process.pid),
         None => sentence.to_owned(),
     };
-    if !explanation.symptoms.is_empty() {
-        write_section(out, "symptoms")?;
-        write_table(out, &explanation.symptoms, width)?;
-        write_section(out, "meaning")?;
-        for found in &explanation.symptoms {
-            let meaning = sanitize_str(&found.meaning);
-            writeln!(out, "  {}: {meaning}", sanitize_str(&found.id))?;
-            let next = format!("next: {}", sanitize_str(&fill(&found.next)));
-            writeln!(out, "    {}", paint(DIM, next))?;
-        }
-    }
-    write_not_counted(out, &explanation.not_counted)?;
+    let sections = sections(explanation, fill);
+    TextWriter { out, width }.sections(&sections)?;
     match held {
         Some(held) => write_holder(out, held, width, fill),
         None => Ok(()),
@@ -227,14 +217,31 @@ fn first_of(rows: &[&SymptomMatch], width: Option<usize>) -> String {
     format!(", first at line {}: {example}", thousands(first.first_line))
 }
 
-fn write_table(
-    out: &mut dyn Write,
-    found: &[SymptomMatch],
-    width: Option<usize>,
-) -> anyhow::Result<()> {
-    let head = ["COUNT", "LINES", "LIMIT", "CERTAINTY", "SYMPTOM"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(found.iter().map(|found| {
+fn sections(explanation: &Explanation, fill: impl Fn(&str) -> String) -> Vec<Section> {
+    let symptoms = &explanation.symptoms;
+    let table = Some(table(symptoms)).filter(|_| !symptoms.is_empty());
+    let meanings = symptoms.iter().map(|found| {
+        let text = format!(
+            "{}: {}",
+            sanitize_str(&found.id),
+            sanitize_str(&found.meaning)
+        );
+        let next = sanitize_str(&fill(&found.next)).into_owned();
+        Block::note(None, text, None, vec![("next", next)])
+    });
+    let not_counted = explanation.not_counted.iter().map(not_counted);
+    [
+        Section::of("symptoms", table.into_iter().collect()),
+        Section::of("meaning", meanings.collect()),
+        Section::of("not counted", not_counted.collect()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn table(found: &[SymptomMatch]) -> Block {
+    let rows = found.iter().map(|found| {
         vec![
             thousands(found.count),
             lines(found),
@@ -242,9 +249,17 @@ fn write_table(
             found.certainty.name().to_owned(),
             sanitize_str(&found.id).into_owned(),
         ]
-    }));
-    let left = Side::Left;
-    write_rows(out, &rows, &[Side::Right, left, left, left, left], width)
+    });
+    Block::table(
+        &[
+            ("COUNT", Right),
+            ("LINES", Left),
+            ("LIMIT", Left),
+            ("CERTAINTY", Left),
+            ("SYMPTOM", Left),
+        ],
+        rows,
+    )
 }
 
 fn lines(found: &SymptomMatch) -> String {
@@ -255,20 +270,15 @@ fn lines(found: &SymptomMatch) -> String {
     format!("{first}–{last}")
 }
 
-fn write_not_counted(out: &mut dyn Write, rows: &[UncountedSymptom]) -> anyhow::Result<()> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    write_section(out, "not counted")?;
-    for UncountedSymptom { found, why } in rows {
-        let count = counted(found.count, "line");
-        let id = sanitize_str(&found.id);
-        let reason = paint(WARNING, why);
-        writeln!(out, "  {id}: {count} ({}), {reason}", lines(found))?;
-        let meaning = sanitize_str(&found.meaning);
-        writeln!(out, "    {}", paint(DIM, meaning))?;
-    }
-    Ok(())
+fn not_counted(UncountedSymptom { found, why }: &UncountedSymptom) -> Block {
+    let count = counted(found.count, "line");
+    let id = sanitize_str(&found.id);
+    let meaning = sanitize_str(&found.meaning).into_owned();
+    Block::Note(Note {
+        text: format!("{id}: {count} ({}), {why}", lines(found)),
+        more: vec![NotePart::Sentence(meaning)],
+        ..Note::default()
+    })
 }
 
 fn write_holder(
@@ -280,12 +290,11 @@ fn write_holder(
     let ExplainedProcess {
         snapshot, summary, ..
     } = held;
-    let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
     let share = match summary.percent_of_soft {
         Some(percent) => paint(style::share(percent), format!(" ({percent} %)")),
         None => String::new(),
     };
-    write_section(out, "open in")?;
+    TextWriter { out, width }.heading("open in")?;
     writeln!(
         out,
         "  {} (pid {}): {} of {} descriptors{share}, highest fd {}",
@@ -295,7 +304,7 @@ fn write_holder(
         known(snapshot.limits.soft),
         known(summary.highest),
     )?;
-    let sides = [Side::Right, Side::Left, Side::Left];
+    let sides = [Right, Left, Left];
     let room = width.map(|width| width.saturating_sub(4));
     for line in columns(&held_rows(summary), &sides, room) {
         writeln!(out, "    {line}")?;
@@ -306,7 +315,7 @@ fn write_holder(
         writeln!(out, "{} {id}", paint(HEADING, about))?;
         write_sentences(out, advice, "  ", fill)?;
     }
-    write_gaps(out, &snapshot.gaps)
+    TextWriter { out, width }.sections(Section::gaps(&snapshot.gaps).as_slice())
 }
 
 /// The largest classes, each with its most frequent target.

@@ -6,9 +6,12 @@ use fdguard_core::summary::TargetCount;
 use fdguard_core::wall::Wall;
 use fdguard_core::{FdEntry, Gap, Snapshot, Summary, Tier};
 
-use super::style::{self, CRITICAL, DIM, HEADING, WARNING, paint};
-use super::table::{Side, class_name, columns, counted, thousands};
-use crate::terminal::{sanitize, sanitize_bytes, sanitize_str};
+use super::document::{Block, Section};
+use super::style::{self, DIM, HEADING, WARNING, paint};
+use super::table::Side::{Left, Right};
+use super::table::{class_name, counted, known, thousands};
+use super::text::TextWriter;
+use crate::terminal::{sanitize, sanitize_str};
 
 /// What to show.
 #[derive(Clone, Copy, Debug)]
@@ -29,27 +32,22 @@ pub fn write(
     options: &Options,
 ) -> anyhow::Result<()> {
     if snapshots.len() > 1 {
-        let total = super::json::total(snapshots).map_or_else(|| "?".to_owned(), thousands);
-        writeln!(
-            out,
-            "{}",
-            paint(
-                HEADING,
-                format!(
-                    "{} processes have {total} descriptors open",
-                    snapshots.len()
-                )
-            )
-        )?;
+        let (count, total) = (snapshots.len(), known(super::json::total(snapshots)));
+        let text = format!("{count} processes have {total} descriptors open");
+        writeln!(out, "{}", paint(HEADING, text))?;
     }
+    let width = options.width;
     for (index, (snapshot, summary)) in snapshots.iter().enumerate() {
         if index > 0 || snapshots.len() > 1 {
             writeln!(out)?;
         }
-        write_one(out, snapshot, summary, options)?;
+        write_head(out, snapshot, summary)?;
+        write_family(out, snapshot)?;
+        let mut sections = sections(snapshot, summary, options);
         if snapshots.len() == 1 || snapshot.tier > Tier::Radar {
-            write_gaps(out, &snapshot.gaps)?;
+            sections.extend(Section::gaps(&snapshot.gaps));
         }
+        TextWriter { out, width }.sections(&sections)?;
     }
     let refused = if snapshots.len() > 1 {
         refused(snapshots)
@@ -57,7 +55,7 @@ pub fn write(
         None
     };
     let gaps: Vec<Gap> = refused.into_iter().chain(gaps.iter().cloned()).collect();
-    write_gaps(out, &gaps)
+    TextWriter { out, width }.sections(Section::gaps(&gaps).as_slice())
 }
 
 /// One gap for all processes that could not be listed: the reason is the same.
@@ -78,40 +76,28 @@ fn refused(snapshots: &[(Snapshot, Summary)]) -> Option<Gap> {
     })
 }
 
-fn write_one(
-    out: &mut dyn Write,
-    snapshot: &Snapshot,
-    summary: &Summary,
-    options: &Options,
-) -> anyhow::Result<()> {
-    write_head(out, snapshot, summary)?;
-    write_family(out, snapshot)?;
-    if let Some(classes) = &summary.classes {
-        write_section(out, "classes")?;
-        let rows: Vec<Vec<String>> = classes
-            .iter()
-            .map(|row| vec![thousands(row.count), class_name(&row.class)])
-            .collect();
-        write_rows(out, &rows, &[Side::Right, Side::Left], options.width)?;
-    }
-    if let Some(targets) = &summary.targets {
-        write_targets(out, targets, options)?;
-    }
-    if !summary.patterns.is_empty() {
-        write_section(out, "patterns")?;
-        for pattern in &summary.patterns {
-            writeln!(out, "  {}", sanitize_bytes(pattern.as_bytes()))?;
-        }
-    }
-    write_lints(out, summary)?;
-    if options.fds {
-        write_fds(
-            out,
-            snapshot.fds.as_deref().unwrap_or_default(),
-            options.width,
-        )?;
-    }
-    Ok(())
+fn sections(snapshot: &Snapshot, summary: &Summary, options: &Options) -> Vec<Section> {
+    let classes = summary.classes.as_ref().map(|classes| {
+        let rows = classes.iter();
+        let rows = rows.map(|row| vec![thousands(row.count), class_name(&row.class)]);
+        Block::table(&[("", Right), ("", Left)], rows)
+    });
+    let targets = summary.targets.as_deref().unwrap_or_default();
+    let patterns = summary.patterns.iter();
+    let patterns = patterns.map(|text| Block::Sentence(sanitize_str(text).into_owned()));
+    let lints = summary.lints.iter().map(|hit| Block::lint(hit, ""));
+    let fds = snapshot.fds.as_deref().unwrap_or_default();
+    let fds = options.fds.then(|| descriptors(fds));
+    [
+        Section::of("classes", classes.into_iter().collect()),
+        Section::of("targets", self::targets(targets, options.targets)),
+        Section::of("patterns", patterns.collect()),
+        Section::of("lints", lints.collect()),
+        Section::of("descriptors", fds.into_iter().collect()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> anyhow::Result<()> {
@@ -137,7 +123,6 @@ fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> an
         paint(HEADING, sanitize(&process.comm)),
         paint(DIM, tier)
     )?;
-    let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
     let share = match summary.percent_of_soft {
         Some(percent) => paint(style::share(percent), format!(" ({percent} %)")),
         None => String::new(),
@@ -212,90 +197,51 @@ fn write_family(out: &mut dyn Write, snapshot: &Snapshot) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn write_targets(
-    out: &mut dyn Write,
-    targets: &[TargetCount],
-    options: &Options,
-) -> anyhow::Result<()> {
-    if targets.is_empty() || options.targets == 0 {
-        return Ok(());
+fn targets(targets: &[TargetCount], most: usize) -> Vec<Block> {
+    if targets.is_empty() || most == 0 {
+        return Vec::new();
     }
-    write_section(out, "targets")?;
-    let rows: Vec<Vec<String>> = targets
-        .iter()
-        .take(options.targets)
-        .map(|row| {
-            // A group with a single target shows the target itself: there is nothing to collapse.
-            let shown = if row.same { &row.example } else { &row.target };
-            vec![
-                format!("×{}", thousands(row.count)),
-                class_name(&row.class),
-                sanitize(shown),
-            ]
-        })
-        .collect();
-    write_rows(
-        out,
-        &rows,
-        &[Side::Right, Side::Left, Side::Left],
-        options.width,
-    )?;
-    let more = targets.len().saturating_sub(options.targets);
-    if more > 0 {
-        writeln!(
-            out,
-            "  {}",
-            paint(DIM, format!("and {more} more (--targets N, --fds)"))
-        )?;
-    }
-    Ok(())
+    let rows = targets.iter().take(most).map(|row| {
+        // A group with a single target shows the target itself: there is nothing to collapse.
+        let shown = if row.same { &row.example } else { &row.target };
+        vec![
+            format!("×{}", thousands(row.count)),
+            class_name(&row.class),
+            sanitize(shown),
+        ]
+    });
+    let columns = &[("", Right), ("", Left), ("", Left)];
+    let more = targets.len().saturating_sub(most);
+    let remark = format!("and {more} more (--targets N, --fds)");
+    let remark = (more > 0).then_some(Block::Remark(remark));
+    let table = Block::table(columns, rows);
+    std::iter::once(table).chain(remark).collect()
 }
 
-fn write_lints(out: &mut dyn Write, summary: &Summary) -> anyhow::Result<()> {
-    if summary.lints.is_empty() {
-        return Ok(());
-    }
-    write_section(out, "lints")?;
-    for hit in &summary.lints {
-        let (color, word) = style::severity(hit.severity);
-        let message = sanitize_bytes(hit.message.as_bytes());
-        writeln!(
-            out,
-            "  {}: {message} {}",
-            paint(color, word),
-            paint(DIM, format!("[{}]", hit.rule))
-        )?;
-        writeln!(out, "    {}", paint(DIM, format!("fix: {}", hit.fix)))?;
-    }
-    Ok(())
-}
-
-fn write_fds(out: &mut dyn Write, fds: &[FdEntry], width: Option<usize>) -> anyhow::Result<()> {
-    write_section(out, "descriptors")?;
-    let mut rows = vec![
-        ["FD", "CLASS", "MODE", "CLOEXEC", "TARGET"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    rows.extend(fds.iter().map(|entry| {
+fn descriptors(fds: &[FdEntry]) -> Block {
+    let rows = fds.iter().map(|entry| {
+        let cloexec = match entry.cloexec {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "?",
+        };
         vec![
             entry.fd.to_string(),
             class_name(&entry.class),
             entry.mode.map_or("?", fdguard_core::Mode::name).to_owned(),
-            match entry.cloexec {
-                Some(true) => "yes",
-                Some(false) => "no",
-                None => "?",
-            }
-            .to_owned(),
+            cloexec.to_owned(),
             describe(entry),
         ]
-    }));
-    write_rows(
-        out,
-        &rows,
-        &[Side::Right, Side::Left, Side::Left, Side::Left, Side::Left],
-        width,
+    });
+    Block::table(
+        &[
+            ("FD", Right),
+            ("CLASS", Left),
+            ("MODE", Left),
+            ("CLOEXEC", Left),
+            ("TARGET", Left),
+        ],
+        rows,
     )
 }
 
@@ -308,39 +254,4 @@ fn describe(entry: &FdEntry) -> String {
         text.push_str(&note);
     }
     text
-}
-
-pub(super) fn write_gaps(out: &mut dyn Write, gaps: &[Gap]) -> anyhow::Result<()> {
-    if gaps.is_empty() {
-        return Ok(());
-    }
-    write_section(out, "not seen")?;
-    for gap in gaps {
-        writeln!(
-            out,
-            "  {}: {}",
-            paint(CRITICAL, sanitize_bytes(gap.what.as_bytes())),
-            sanitize_str(&gap.why)
-        )?;
-        let remedy = format!("remedy: {}", sanitize_str(&gap.remedy));
-        writeln!(out, "    {}", paint(DIM, remedy))?;
-    }
-    Ok(())
-}
-
-pub(super) fn write_section(out: &mut dyn Write, name: &str) -> anyhow::Result<()> {
-    writeln!(out, "{}", paint(HEADING, name))?;
-    Ok(())
-}
-
-pub(super) fn write_rows(
-    out: &mut dyn Write,
-    rows: &[Vec<String>],
-    sides: &[Side],
-    width: Option<usize>,
-) -> anyhow::Result<()> {
-    for line in columns(rows, sides, width.map(|width| width.saturating_sub(2))) {
-        writeln!(out, "  {line}")?;
-    }
-    Ok(())
 }

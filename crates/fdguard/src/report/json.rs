@@ -7,6 +7,12 @@ use fdguard_core::{FdEntry, Gap, Snapshot, Summary};
 use fdguard_probe::workers;
 use serde::Serialize;
 
+/// Writes a document in one line.
+pub fn write_line(out: &mut dyn Write, document: &impl Serialize) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, document)?;
+    Ok(writeln!(out)?)
+}
+
 /// The document around several snapshots.
 #[derive(Serialize)]
 struct Many<'a> {
@@ -95,7 +101,7 @@ mod tests {
     use fdguard_core::{Snapshot, Summary};
 
     use super::{LONG, encode};
-    use crate::tui::fixture;
+    use crate::tui::top::fixture;
 
     /// The fixture's snapshot with its descriptors repeated.
     fn long(count: usize) -> Snapshot {

@@ -6,6 +6,7 @@ pub mod detail;
 pub mod diagnosis;
 pub mod difference;
 pub mod doctor;
+pub mod document;
 pub mod explanation;
 pub mod host;
 pub mod html;
@@ -21,6 +22,7 @@ pub mod sarif;
 pub mod state_line;
 pub mod style;
 pub mod table;
+pub(crate) mod text;
 #[cfg(feature = "trace")]
 pub mod trace;
 #[cfg(feature = "trace")]

@@ -10,6 +10,7 @@ use fdguard_core::units::plural;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::host::cell;
 use super::style::{ADDED, DIM, HEADING, REMOVED, WARNING, paint};
 use super::table::{class_name, counted};
 use crate::terminal::{sanitize, sanitize_str};
@@ -62,9 +63,7 @@ pub fn write_json(
         phases: moments.collect(),
         found,
     };
-    serde_json::to_writer(&mut *out, &document)?;
-    writeln!(out)?;
-    Ok(())
+    super::json::write_line(out, &document)
 }
 
 /// Writes the steps and the verdict.
@@ -123,10 +122,6 @@ fn write_step(
     to: &NamedPhase,
     step: &PhaseStep,
 ) -> anyhow::Result<()> {
-    let known = |phase: &NamedPhase| {
-        let count = phase.snapshot.count;
-        count.map_or_else(|| "?".to_owned(), |count| count.to_string())
-    };
     writeln!(
         out,
         "{} → {}  {}",
@@ -138,8 +133,8 @@ fn write_step(
     writeln!(
         out,
         "  {} → {} descriptors: {} opened, {} closed, {} changed",
-        known(from),
-        known(to),
+        cell::exact(from.snapshot.count),
+        cell::exact(to.snapshot.count),
         delta.opened.len(),
         delta.closed.len(),
         delta.changed.len()

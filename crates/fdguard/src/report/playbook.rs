@@ -69,9 +69,7 @@ pub fn write_json(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow
         advice: &listed.advice,
         symptoms: &listed.symptoms,
     };
-    serde_json::to_writer(&mut *out, &document)?;
-    writeln!(out)?;
-    Ok(())
+    super::json::write_line(out, &document)
 }
 
 /// Writes the entries one by one.

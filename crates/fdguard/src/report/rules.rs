@@ -27,9 +27,7 @@ pub fn write(out: &mut dyn Write, rules: &[&Rule], json: bool) -> anyhow::Result
             schema: "fdguard.rules/1",
             rules,
         };
-        serde_json::to_writer(&mut *out, &document)?;
-        writeln!(out)?;
-        return Ok(());
+        return super::json::write_line(out, &document);
     }
     let rows: Vec<Vec<String>> = rules
         .iter()

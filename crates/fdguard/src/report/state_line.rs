@@ -33,10 +33,7 @@ fn fdguard(opinion: &ProcessDiagnosis) -> String {
         word(&sanitize(&opinion.comm)),
         number(opinion.last),
         number(opinion.highest),
-        opinion
-            .limits
-            .soft
-            .map_or_else(|| "unknown".to_owned(), |soft| soft.to_string()),
+        number(opinion.limits.soft),
         percent.map_or_else(|| "unknown".to_owned(), |percent| format!("{percent:.1}")),
         if rising.is_empty() {
             "none".to_owned()
@@ -68,7 +65,7 @@ fn inxeption(subject: &WatchedProcess, opinion: &ProcessDiagnosis) -> String {
     )
 }
 
-fn number(value: Option<u64>) -> String {
+pub(super) fn number(value: Option<u64>) -> String {
     value.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
 }
 

@@ -1,7 +1,7 @@
 //! Text in columns.
 
-use fdguard_core::Class;
 use fdguard_core::units::plural;
+use fdguard_core::{Class, TcpState};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::terminal::sanitize_str;
@@ -19,6 +19,15 @@ pub enum Side {
 #[must_use]
 pub fn class_name(class: &Class) -> String {
     sanitize_str(&class.to_string()).into_owned()
+}
+
+/// The same for a family: connections of every state are one.
+#[must_use]
+pub fn family_name(family: &Class) -> String {
+    match family {
+        Class::Tcp(TcpState::Unknown) => "tcp".to_owned(),
+        other => class_name(other),
+    }
 }
 
 /// Lays out rows in columns, two spaces apart. With a width, the last column is cut to fit; without
@@ -103,6 +112,12 @@ fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
 #[must_use]
 pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {}", thousands(number), plural(number, noun))
+}
+
+/// The same if it may be unknown.
+#[must_use]
+pub fn known(number: Option<u64>) -> String {
+    number.map_or_else(|| "?".to_owned(), thousands)
 }
 
 /// A number with thousands separators: 523290 as `523,290`.

@@ -1,31 +1,21 @@
-//! The terminal view of `top`: processes that are near a limit or growing.
+//! The terminal views of `top`, `watch` and `trace`.
 //!
-//! [`App`] is the state and [`App::update`] the only way to change it: no thread, no clock, no
-//! terminal. `view` draws it, [`run`] is the loop around both. The caller supplies the processes,
-//! through [`HostSource`].
-//!
-//! [`watch`] is the view of `watch`, on the same terminal and with the same colours, [`trace`] that
-//! of `trace`.
+//! [`app::App`] owns what they share: the terminal, the loop, signals, the help and the way out. A
+//! view is an [`app::View`]: it looks, answers keys and draws. Its state needs no terminal, no
+//! thread and no clock. The caller supplies the data, through [`top::HostSource`],
+//! [`watch::WatchSource`] and `trace::SiteFeed`.
 
 mod app;
-mod end_signal;
-#[cfg(test)]
-pub(crate) mod fixture;
 mod input;
 mod keys;
-mod list;
-mod order;
-mod run;
-mod terminal;
+mod screen;
+mod selection;
 mod theme;
+pub mod top;
 #[cfg(feature = "trace")]
 pub mod trace;
-mod view;
 pub mod watch;
+mod widget;
 
-#[cfg(test)]
-mod tests;
-
-pub use app::{App, AppEvent, Effect, Holdings};
-pub use order::Sort;
-pub use run::{HostSource, Options, run};
+pub use app::ViewEnd;
+pub use screen::{DrawTarget, has_terminal};

@@ -10,6 +10,7 @@ use crate::cli::TraceArgs;
 use crate::exit::{self, HintedError};
 use crate::output::OutputStream;
 use crate::report::html;
+use crate::report::trace::tree::StackNode;
 use crate::report::trace::{folded, pprof, svg};
 
 /// The requested files.
@@ -51,10 +52,14 @@ impl Outputs {
 
     /// Writes all files; if one fails, the others are still written.
     pub(super) fn write(self, report: &TraceReport) -> anyhow::Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let tree = StackNode::from_report(report);
         let mut failed = None;
         for (format, mut stream) in self.0 {
             let written = format
-                .bytes(report)
+                .bytes(report, &tree)
                 .and_then(|bytes| Ok(stream.write_all(&bytes)?))
                 .and_then(|()| stream.finish());
             if let Err(error) = written
@@ -77,14 +82,14 @@ impl Format {
         }
     }
 
-    fn bytes(self, report: &TraceReport) -> anyhow::Result<Vec<u8>> {
+    fn bytes(self, report: &TraceReport, tree: &StackNode) -> anyhow::Result<Vec<u8>> {
         Ok(match self {
-            Self::Folded => folded::text(report).into_bytes(),
-            Self::FlameGraph => svg::file(report).into_bytes(),
-            Self::Pprof => pprof::file(report)?,
+            Self::Folded => folded::text(tree).into_bytes(),
+            Self::FlameGraph => svg::file(&report.diagnosis.process.comm, tree).into_bytes(),
+            Self::Pprof => pprof::file(&report.diagnosis, tree)?,
             Self::Html => {
                 // Only the page's own scripts carry the nonce, and no others run.
-                html::trace::page(report, &random::nonce()?).into_bytes()
+                html::trace::page(report, tree, &random::nonce()?).into_bytes()
             }
         })
     }

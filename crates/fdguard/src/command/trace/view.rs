@@ -15,9 +15,8 @@ use super::run_loop::{RunningTrace, TraceObserver};
 use crate::exit::HintedError;
 use crate::report::trace::name;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::tui::trace::{
-    DrawTarget, SiteFeed, SiteRow, TraceHeadline, TraceViewOutcome, has_terminal, run,
-};
+use crate::tui::trace::{SiteFeed, SiteRow, TraceHeadline, run};
+use crate::tui::{DrawTarget, ViewEnd, has_terminal};
 
 /// The view may use the terminal only if the program does not.
 pub(super) fn check_free() -> anyhow::Result<()> {
@@ -53,7 +52,7 @@ pub(super) fn show(live: &mut LiveWatch<'_>, session: &mut TraceSession) -> anyh
         DrawTarget::Stdout,
         is_coloured(&std::io::stdout()),
     )?;
-    if outcome != TraceViewOutcome::Ended {
+    if outcome != ViewEnd::Ended {
         live.stop(WatchEnd::Interrupted)?;
     }
     Ok(())
@@ -74,10 +73,10 @@ impl TraceObserver for Viewer {
         };
         let is_coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         match run(&mut source, DrawTarget::Terminal, is_coloured)? {
-            TraceViewOutcome::Ended => return Ok(()),
-            TraceViewOutcome::Quit => {}
+            ViewEnd::Ended => return Ok(()),
+            ViewEnd::Quit => {}
             // As the terminal would have done.
-            TraceViewOutcome::Interrupted => {
+            ViewEnd::Interrupted => {
                 rustix::process::kill_current_process_group(Signal::INT)?;
             }
         }

@@ -28,7 +28,8 @@ use crate::cli::WatchArgs;
 use crate::exit::{self, HintedError};
 use crate::output::OutputStream;
 use crate::report::{diagnosis, rules, state_line};
-use crate::tui::watch::{WatchOptions, WatchViewEnd};
+use crate::tui::ViewEnd;
+use crate::tui::watch::WatchOptions;
 use crate::{input, output, progress, terminal, tui};
 
 /// The longest wait before checking the clock again.
@@ -78,7 +79,7 @@ fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &RuleSettings) -> a
         name: name.unwrap_or_default(),
     };
     let outcome = tui::watch::run(engine, &options)?;
-    if outcome == WatchViewEnd::Quit {
+    if outcome != ViewEnd::Ended {
         engine.stop(WatchEnd::Interrupted)?;
     }
     Ok(())

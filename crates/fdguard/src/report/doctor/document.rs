@@ -4,15 +4,13 @@ use std::io::Write;
 use std::path::Path;
 
 use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::document::HeldFields;
 use fdguard_core::evidence::{
     Curves, Database, Evidence, ExaminedProcess, LogFile, Machine, ProcessVisit, Relative,
     RuntimeInfo,
 };
 use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::select_use::SelectUse;
-use fdguard_core::snapshot::{Ceilings, Limits};
-use fdguard_core::summary::{ClassCount, TargetCount};
-use fdguard_core::wall::Wall;
 use fdguard_core::{Fd, Pid, Tier};
 use serde::Serialize;
 
@@ -34,18 +32,8 @@ struct Document<'a> {
 struct HeldDocument<'a> {
     pid: Pid,
     tier: Tier,
-    count: Option<u64>,
-    limits: Limits,
-    percent_of_soft: Option<f64>,
-    lowest: Option<u64>,
-    highest: Option<u64>,
-    table_size: Option<u64>,
-    crossed_1024: Option<bool>,
-    walls: &'a [Wall],
-    classes: Option<&'a [ClassCount]>,
-    targets: Option<&'a [TargetCount]>,
-    patterns: &'a [String],
-    host: &'a Ceilings,
+    #[serde(flatten)]
+    held: HeldFields<'a>,
 }
 
 #[derive(Serialize)]
@@ -113,9 +101,7 @@ pub fn write_document(
             bundle: bundle.map(|path| path.display().to_string()),
         },
     };
-    serde_json::to_writer(&mut *out, &document)?;
-    writeln!(out)?;
-    Ok(())
+    crate::report::json::write_line(out, &document)
 }
 
 /// The document of a bundle, without the path of the bundle.
@@ -126,23 +112,11 @@ pub fn bundled_document(evidence: &Evidence) -> anyhow::Result<Vec<u8>> {
 }
 
 fn held<'a>(visit: &'a ProcessVisit, examined: &'a ExaminedProcess) -> HeldDocument<'a> {
-    let (latest, summary) = (visit.latest(), &examined.latest);
-    let targets = summary.targets.as_deref();
+    let latest = visit.latest();
     HeldDocument {
         pid: latest.process.pid,
         tier: latest.tier,
-        count: latest.count,
-        limits: latest.limits,
-        percent_of_soft: summary.percent_of_soft,
-        lowest: summary.lowest,
-        highest: summary.highest,
-        table_size: latest.table_size,
-        crossed_1024: summary.crossed_1024,
-        walls: &summary.walls,
-        classes: summary.classes.as_deref(),
-        targets: targets.map(|targets| &targets[..targets.len().min(TARGETS)]),
-        patterns: &summary.patterns,
-        host: &latest.host,
+        held: HeldFields::new(latest, &examined.latest).with_targets(TARGETS),
     }
 }
 

@@ -7,7 +7,7 @@ mod text;
 mod verdict;
 
 pub use document::{bundled_document, write_document};
-pub use outline::{Block, Note, Outline, OutlineTable, Section};
-pub(super) use outline::{groups, within};
+pub use outline::outline;
+pub(super) use outline::within;
 pub use text::{Options, write};
-pub use verdict::{DoctorHeadline, headline};
+pub use verdict::headline;

@@ -11,22 +11,12 @@ use fdguard_core::wall;
 use super::super::table::{class_name, counted, thousands};
 use super::outline::suspects;
 use crate::report::diagnosis::word;
+use crate::report::document::ReportHeadline;
 use crate::terminal::sanitize;
-
-/// The verdict in a sentence, and its severity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DoctorHeadline {
-    /// The highest severity found; `None` if nothing was found.
-    pub severity: Option<Severity>,
-    /// The name of the verdict.
-    pub word: &'static str,
-    /// The text after it.
-    pub text: String,
-}
 
 /// Puts the verdict into a sentence.
 #[must_use]
-pub fn headline(evidence: &Evidence) -> DoctorHeadline {
+pub fn headline(evidence: &Evidence) -> ReportHeadline {
     let diagnosis = &evidence.diagnosis;
     let rising = |rule: &str| -> Vec<&Finding> {
         let findings = diagnosis.findings.iter();
@@ -58,7 +48,7 @@ pub fn headline(evidence: &Evidence) -> DoctorHeadline {
         0 => String::new(),
         _ => format!("; {}", counted(hits, "problem")),
     };
-    DoctorHeadline {
+    ReportHeadline {
         severity: lints
             .into_iter()
             .chain(findings)

@@ -130,7 +130,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::document;
-    use crate::tui::fixture;
+    use crate::tui::top::fixture;
 
     fn written(view: &fdguard_core::host::HostView) -> Value {
         serde_json::to_value(document(view, None)).unwrap()

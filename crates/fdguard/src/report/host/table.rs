@@ -95,7 +95,7 @@ mod tests {
     use unicode_width::UnicodeWidthStr as _;
 
     use super::{TableOptions, table};
-    use crate::tui::fixture;
+    use crate::tui::top::fixture;
 
     #[test]
     fn the_table_shows_the_nearest_wall_first_and_the_gaps_last() {

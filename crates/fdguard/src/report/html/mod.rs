@@ -1,5 +1,5 @@
-//! The doctor's report as a web page: one file, no scripts, no external resources. That of a trace
-//! is in [`trace`].
+//! A report as a web page: one file, no external resources. The pages of the doctor have no
+//! scripts; the content of [`trace`] is there without its script, too.
 
 mod plot;
 mod scale;
@@ -9,16 +9,16 @@ pub mod trace;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use fdguard_core::evidence::{Evidence, ExaminedProcess, ProcessVisit};
+use fdguard_core::Pid;
+use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::evidence::{Curves, Evidence};
 use fdguard_core::lint::Severity;
 
-use super::doctor::{Block, Note, Outline, OutlineTable, Section, groups};
+use super::doctor::outline;
+use super::document::{Block, Document, Note, NotePart, ReportTable, Section, ShownStack};
 use super::table::Side;
-use crate::terminal::sanitize;
 
 const STYLE: &str = include_str!("style.css");
-/// How many processes are drawn; the others are in the tables.
-const MOST_PLOTS: usize = 8;
 
 /// Text that is safe between tags and in attributes. Misleading characters were made visible
 /// before.
@@ -42,80 +42,82 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// The page.
+/// The page of the doctor.
 #[must_use]
 pub fn page(evidence: &Evidence) -> String {
-    let outline = Outline::of(evidence);
-    let title = escape(&outline.title);
-    let headline = &outline.headline;
-    let level = level(headline.severity);
-    let mut body = format!(
-        "<header>\n<p class=\"kicker\">fdguard doctor</p>\n<h1>{title}</h1>\n\
-         <p class=\"verdict {level}\"><strong>{}</strong> {}</p>\n<p class=\"about\">{}</p>\n</header>\n",
-        escape(headline.word),
-        escape(&headline.text),
-        escape(&outline.about),
-    );
-    body.push_str("<main>\n");
-    for section in &outline.findings {
-        body.push_str(&write_section(section));
-    }
-    let patients: Vec<_> = evidence.patients().collect();
-    // Draw one of each group of similar processes.
-    for group in groups(evidence).iter().take(MOST_PLOTS) {
-        let first = group.members.first().and_then(|index| patients.get(*index));
-        if let Some((visit, examined)) = first {
-            body.push_str(&plots(evidence, visit, examined));
-        }
-    }
-    for section in &outline.sections {
-        body.push_str(&write_section(section));
-    }
-    body.push_str("</main>\n");
-    Document {
-        title: format!("{}: {title}", escape(headline.word)),
+    let outline = outline(evidence);
+    let frame = PageFrame {
+        command: "fdguard doctor",
+        subject: &outline.title,
+        version: &evidence.material.machine.fdguard,
         policy: "",
         style: STYLE,
-        body,
-        footer: format!(
-            "MadeReport by fdguard {}. This file is self-contained and has no scripts.",
-            escape(&evidence.material.machine.fdguard)
-        ),
-        script: String::new(),
-    }
-    .text()
+        script: "",
+    };
+    frame.page(&outline)
 }
 
-/// The frame of every page. All of its parts are markup already.
-struct Document<'a> {
-    title: String,
+/// What is around the content. Policy, style and script are markup already.
+struct PageFrame<'a> {
+    command: &'a str,
+    /// The process, in the title of the window.
+    subject: &'a str,
+    version: &'a str,
     /// The content security policy: what may run; by default nothing.
     policy: &'a str,
     style: &'a str,
-    body: String,
-    footer: String,
-    script: String,
+    script: &'a str,
 }
 
-impl Document<'_> {
-    fn text(&self) -> String {
+impl PageFrame<'_> {
+    fn page(&self, document: &Document) -> String {
         let Self {
-            title,
+            command,
             policy,
             style,
-            body,
-            footer,
             script,
+            ..
         } = self;
+        let headline = &document.headline;
+        let word = escape(headline.word);
+        let scripts = match script.is_empty() {
+            true => " and has no scripts",
+            false => "",
+        };
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'{policy}\">\n\
-             <title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\
-             <footer>{footer}</footer>\n{script}</body>\n</html>\n"
+             <title>{word}: {}</title>\n<style>\n{style}</style>\n</head>\n<body>\n\
+             <header>\n<p class=\"kicker\">{command}</p>\n<h1>{}</h1>\n\
+             <p class=\"verdict {}\"><strong>{word}</strong> {}</p>\n<p class=\"about\">{}</p>\n</header>\n\
+             <main>\n{}</main>\n\
+             <footer>Made by fdguard {}. This file is self-contained{scripts}.</footer>\n{script}</body>\n</html>\n",
+            escape(self.subject),
+            escape(&document.title),
+            level(headline.severity),
+            escape(&headline.text),
+            escape(&document.about),
+            document.sections.iter().map(section).collect::<String>(),
+            escape(self.version),
         )
     }
+}
+
+/// The descriptors of a process over time; `of` names it if there are several.
+pub(super) fn plots(
+    diagnosis: &Diagnosis,
+    pid: Pid,
+    curves: &Curves,
+    of: Option<String>,
+) -> Option<Section> {
+    let opinion = diagnosis.processes.iter().find(|one| one.pid == pid);
+    let limit = opinion.and_then(|one| one.walls.iter().find(|wall| wall.name == "soft-limit"));
+    let of = of.map_or_else(String::new, |of| format!(" of {of}"));
+    let pictures = [plot::total(curves, limit), plot::families(curves)];
+    let title = format!("descriptors over time{of}");
+    Section::of(title, pictures.map(Block::Picture).to_vec())
 }
 
 /// The CSS class for a severity; the word is always shown, too.
@@ -132,47 +134,23 @@ fn word(severity: Severity) -> &'static str {
     super::style::severity(severity).1
 }
 
-fn plots(evidence: &Evidence, visit: &ProcessVisit, examined: &ExaminedProcess) -> String {
-    let Some(curves) = &examined.curves else {
-        return String::new();
-    };
-    let process = &visit.begin.process;
-    let opinion = evidence
-        .diagnosis
-        .processes
-        .iter()
-        .find(|one| one.pid == process.pid);
-    let limit = opinion.and_then(|one| one.walls.iter().find(|wall| wall.name == "soft-limit"));
-    let of = match evidence.material.visits.len() {
-        1 => String::new(),
-        _ => format!(" of {} (pid {})", sanitize(&process.comm), process.pid),
-    };
-    let mut text = format!(
-        "<section class=\"plots\">\n<h2>descriptors over time{}</h2>\n",
-        escape(&of)
-    );
-    text.push_str(&plot::total(curves, limit));
-    text.push_str(&plot::families(curves));
-    text.push_str("</section>\n");
-    text
+fn section(section: &Section) -> String {
+    let blocks: String = section.blocks.iter().map(block).collect();
+    let title = escape(&section.title);
+    format!("<section>\n<h2>{title}</h2>\n{blocks}</section>\n")
 }
 
-fn write_section(section: &Section) -> String {
-    let mut text = format!("<section>\n<h2>{}</h2>\n", escape(&section.title));
-    for block in &section.blocks {
-        match block {
-            Block::Sentence(sentence) => {
-                let _infallible = writeln!(text, "<p>{}</p>", escape(sentence));
-            }
-            Block::Note(note) => text.push_str(&write_note(note)),
-            Block::Table(table) => text.push_str(&write_table(table)),
-        }
+fn block(block: &Block) -> String {
+    match block {
+        Block::Sentence(text) => format!("<p>{}</p>\n", escape(text)),
+        Block::Remark(text) => format!("<p class=\"about\">{}</p>\n", escape(text)),
+        Block::Note(one) => note(one),
+        Block::Table(one) => table(one),
+        Block::Picture(markup) => markup.clone(),
     }
-    text.push_str("</section>\n");
-    text
 }
 
-fn write_note(note: &Note) -> String {
+fn note(note: &Note) -> String {
     let mut text = format!("<article class=\"note {}\">\n<p>", level(note.severity));
     if let Some(severity) = note.severity {
         let _infallible = write!(text, "<strong>{}</strong> ", word(severity));
@@ -182,51 +160,85 @@ fn write_note(note: &Note) -> String {
         let _infallible = write!(text, " <code>{}</code>", escape(rule));
     }
     text.push_str("</p>\n");
-    for (label, more) in &note.more {
-        let _infallible = writeln!(
-            text,
-            "<p class=\"more\"><b>{}</b> {}</p>",
-            escape(label),
-            escape(more)
-        );
+    for part in &note.more {
+        let _infallible = match part {
+            NotePart::Sentence(more) => writeln!(text, "<p>{}</p>", escape(more)),
+            NotePart::Labelled(label, more) => {
+                let (label, more) = (escape(label), escape(more));
+                writeln!(text, "<p class=\"more\"><b>{label}</b> {more}</p>")
+            }
+            NotePart::Call(label, stack) => {
+                let label = format!("<b>{}</b> ", escape(label));
+                writeln!(text, "{}", details(&label, stack))
+            }
+        };
     }
     text.push_str("</article>\n");
     text
 }
 
-fn write_table(table: &OutlineTable) -> String {
-    let class = |side: Side| {
-        if side == Side::Right {
-            " class=\"n\""
-        } else {
-            ""
-        }
+/// A line that expands to its stack, after a label that is markup already.
+fn details(label: &str, stack: &ShownStack) -> String {
+    let line = match (&stack.hint, escape(&stack.text)) {
+        (Some(hint), line) => format!("<span title=\"{}\">{line}</span>", escape(hint)),
+        (None, line) => line.into_owned(),
     };
-    let mut text = "<div class=\"wide\"><table>\n".to_owned();
+    let fault = if stack.is_at_fault {
+        " <em>at fault</em>"
+    } else {
+        ""
+    };
+    if stack.frames.is_empty() {
+        return format!("<p class=\"more\">{label}{line}{fault}</p>");
+    }
+    let open = if stack.is_open { " open" } else { "" };
+    let frames = stack.frames.iter().map(|(line, path)| {
+        let (line, path) = (escape(line), escape(path));
+        format!("<li title=\"{path}\">{line}</li>")
+    });
+    let frames: String = frames.collect();
+    format!(
+        "<details{open}><summary>{label}{line}{fault}</summary><ol class=\"stack\">{frames}</ol></details>"
+    )
+}
+
+fn table(table: &ReportTable) -> String {
+    let class = |side: Side| match side {
+        Side::Right => " class=\"n\"",
+        Side::Left => "",
+    };
+    // The script finds what can be sorted by this name.
+    let mut cells = table.rows.iter().flatten();
+    let name = match cells.any(|cell| cell.value.is_some()) {
+        true => " class=\"sites\"",
+        false => "",
+    };
+    let mut text = format!("<div class=\"wide\"><table{name}>\n");
     if table.columns.iter().any(|(name, _)| !name.is_empty()) {
         text.push_str("<thead><tr>");
-        for (name, side) in &table.columns {
-            let _infallible = write!(
-                text,
-                "<th scope=\"col\"{}>{}</th>",
-                class(*side),
-                escape(name)
-            );
+        for (name, side) in table.columns {
+            let (class, name) = (class(*side), escape(name));
+            let _infallible = write!(text, "<th scope=\"col\"{class}>{name}</th>");
         }
         text.push_str("</tr></thead>\n");
     }
     text.push_str("<tbody>\n");
     for row in &table.rows {
         text.push_str("<tr>");
-        for (cell, (_, side)) in row.iter().zip(&table.columns) {
-            let _infallible = write!(text, "<td{}>{}</td>", class(*side), escape(cell));
+        for (cell, (_, side)) in row.iter().zip(table.columns) {
+            let _infallible = write!(text, "<td{}", class(*side));
+            if let Some(value) = &cell.value {
+                let _infallible = write!(text, " data-v=\"{}\"", escape(value));
+            }
+            let shown = match &cell.stack {
+                Some(stack) => Cow::Owned(details("", stack)),
+                None => escape(&cell.text),
+            };
+            let _infallible = write!(text, ">{shown}</td>");
         }
         text.push_str("</tr>\n");
     }
     text.push_str("</tbody></table></div>\n");
-    if let Some(more) = &table.more {
-        let _infallible = writeln!(text, "<p class=\"about\">{}</p>", escape(more));
-    }
     text
 }
 

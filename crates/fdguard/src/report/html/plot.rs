@@ -5,12 +5,11 @@ use std::fmt::Write as _;
 use fdguard_core::evidence::{Curve, CurvePoint, Curves};
 use fdguard_core::forecast::Forecast;
 use fdguard_core::units;
-use fdguard_core::{Class, TcpState};
 
 use super::escape;
 use super::scale::{counts, ticks};
 use crate::report::doctor::within;
-use crate::report::table::{class_name, thousands};
+use crate::report::table::{family_name, thousands};
 
 /// How many families are drawn: the others have few descriptors each.
 const MOST_FAMILIES: usize = 12;
@@ -303,14 +302,6 @@ pub(super) fn families(curves: &Curves) -> String {
         let _infallible = writeln!(text, "<p class=\"about\">and {left} more classes</p>");
     }
     text
-}
-
-/// Connections of every state are one family.
-fn family_name(class: &Class) -> String {
-    match class {
-        Class::Tcp(TcpState::Unknown) => "tcp".to_owned(),
-        other => class_name(other),
-    }
 }
 
 fn small(name: &str, curve: &Curve) -> String {

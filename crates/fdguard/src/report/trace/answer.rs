@@ -13,8 +13,8 @@ use fdguard_core::origin::{Culprit, Frame, Origin};
 use fdguard_core::{Pid, Text};
 
 use super::name;
-use crate::report::diagnosis::wrapped;
 use crate::report::style::{CRITICAL, DIM, HEADING, WARNING};
+use crate::report::text::paragraph;
 use crate::terminal::{sanitize, sanitize_str};
 
 /// How many frames of one stack are shown.
@@ -165,7 +165,7 @@ impl<'a> LeakAnswer<'a> {
         }
         for finding in self.shown_findings() {
             let why = sanitize_str(&finding.why);
-            wrapped(out, "  ", &why, shown.width, anstyle::Style::new())?;
+            paragraph(out, &why, Some(shown.width), (2, 2), anstyle::Style::new())?;
         }
         if let Some(origin) = &first.origin {
             write_stack(out, origin, shown)?;
@@ -173,10 +173,10 @@ impl<'a> LeakAnswer<'a> {
         if let Some(wall) = first.walls.first() {
             let eta = crate::report::diagnosis::duration(wall.eta_seconds);
             let text = format!("limit: {} reached in {eta} at this rate", wall.name);
-            wrapped(out, "  ", &text, shown.width, DIM)?;
+            paragraph(out, &text, Some(shown.width), (2, 2), DIM)?;
         }
         let next = format!("fix: {}", sanitize_str(&first.next_step));
-        wrapped(out, "  ", &next, shown.width, DIM)
+        paragraph(out, &next, Some(shown.width), (2, 2), DIM)
     }
 
     /// One finding of each kind: workers of one program leak the same.

@@ -4,31 +4,36 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use fdguard_diagnose::trace::TraceReport;
-
-use super::name;
+use super::tree::{Place, StackNode};
 use crate::terminal::sanitize_str;
 
-/// What is still open, a line for each stack, sorted by name.
+/// What is still open, a line for each stack, sorted by name. Processes of one command are one.
 #[must_use]
-pub fn text(report: &TraceReport) -> String {
-    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-    for (process, _, path) in report.call_paths() {
-        let mut line = escaped(&sanitize_str(&process.comm));
-        if path.stack.is_empty() {
-            let _infallible = write!(line, ";[{}]", name::LOST);
-        }
-        for frame in path.stack.iter().rev() {
-            line.push(';');
-            line.push_str(&escaped(&name::call(frame)));
-        }
-        *lines.entry(line).or_default() += path.fds.len() as u64;
+pub fn text(tree: &StackNode) -> String {
+    let mut lines = BTreeMap::new();
+    for process in tree.open() {
+        fold(process, "", &mut lines);
     }
     let mut text = String::new();
-    for (line, count) in lines.into_iter().filter(|(_, count)| *count > 0) {
+    for (line, count) in lines {
         let _infallible = writeln!(text, "{line} {count}");
     }
     text
+}
+
+fn fold(node: &StackNode, outer: &str, lines: &mut BTreeMap<String, u64>) {
+    let name = match &node.place {
+        Place::Process { comm, .. } => sanitize_str(comm).into_owned(),
+        _ => node.name(),
+    };
+    let line = format!("{outer}{}", escaped(&name));
+    for inner in node.open() {
+        fold(inner, &format!("{line};"), lines);
+    }
+    let own: u64 = node.own.values().map(|[open, ..]| open).sum();
+    if own > 0 {
+        *lines.entry(line).or_default() += own;
+    }
 }
 
 /// Line breaks were escaped before; this escapes the separator of frames.
@@ -40,8 +45,12 @@ fn escaped(name: &str) -> String {
 mod tests {
     use fdguard_core::origin::Language;
 
-    use super::text;
+    use super::super::tree::StackNode;
     use crate::report::trace::testing::{MadeReport, frame};
+
+    fn text(made: &MadeReport) -> String {
+        super::text(&StackNode::from_report(&made.report()))
+    }
 
     #[test]
     fn stacks_are_folded_from_the_outside_in_and_equal_ones_are_one() {
@@ -54,7 +63,7 @@ mod tests {
             .site("srv", &one, 2)
             .site("srv", &[], 1);
         assert_eq!(
-            text(&made.report()),
+            text(&made),
             "srv;[unknown stack] 1\n\
              srv;main (main.c:9);arm (main.c:3) 7\n\
              srv;main (main.c:9);arm (main.c:4) 7\n"
@@ -65,7 +74,7 @@ mod tests {
     fn names_cannot_forge_frames_or_lines() {
         let evil = vec![frame("a;b 9\nc;d", Some(("x;\r.js", 1)), Language::Node)];
         let made = MadeReport::default().site("n;m\n", &evil, 3);
-        let text = text(&made.report());
+        let text = text(&made);
         assert_eq!(
             text,
             "n\\u{3b}m\\n;a\\u{3b}b 9\\nc\\u{3b}d (x\\u{3b}\\r.js:1) 3\n"
@@ -75,6 +84,6 @@ mod tests {
 
     #[test]
     fn nothing_open_is_an_empty_file() {
-        assert_eq!(text(&MadeReport::default().report()), "");
+        assert_eq!(text(&MadeReport::default()), "");
     }
 }

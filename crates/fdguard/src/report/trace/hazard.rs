@@ -6,8 +6,8 @@ use fdguard_core::hazard::{Fault, Hazard, Party};
 use fdguard_core::rule;
 
 use super::name;
-use crate::report::diagnosis::wrapped;
 use crate::report::style::{self, DIM, HEADING};
+use crate::report::text::paragraph;
 use crate::terminal::{sanitize, sanitize_str};
 
 /// How many frames of one stack are shown.
@@ -107,7 +107,7 @@ pub fn write(
         subject(hazard, comm),
     )?;
     let message = sanitize_str(&hazard.message);
-    wrapped(out, "  ", &message, width, anstyle::Style::new())?;
+    paragraph(out, &message, Some(width), (2, 2), anstyle::Style::new())?;
     let parties = parties(hazard);
     let longest = parties.iter().map(|(what, _)| what.len()).max();
     for (what, party) in parties {
@@ -126,7 +126,7 @@ pub fn write(
         }
     }
     if let Some(fix) = fix(hazard) {
-        wrapped(out, "  ", &format!("fix: {fix}"), width, DIM)?;
+        paragraph(out, &format!("fix: {fix}"), Some(width), (2, 2), DIM)?;
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ fn write_cleared(
         subject(hazard, comm),
         who.unwrap_or_default()
     );
-    wrapped(out, "", &sanitize_str(&text), width, DIM)
+    paragraph(out, &sanitize_str(&text), Some(width), (0, 0), DIM)
 }
 
 /// The command of a process, if the diagnosis knows it.

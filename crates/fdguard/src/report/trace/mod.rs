@@ -2,7 +2,6 @@
 //! is [`super::html::trace`].
 
 pub mod answer;
-pub mod flame;
 pub mod folded;
 pub mod hazard;
 pub mod name;
@@ -11,3 +10,4 @@ mod protobuf;
 pub mod svg;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tree;

@@ -1,21 +1,20 @@
 //! A profile for `pprof` and compatible tools: the message `perftools.profiles.Profile`, to be
 //! compressed with gzip.
 //!
-//! The class is known for open descriptors, not for closed ones. So a stack has one sample for each
-//! class that is open, and one without a class for everything else it opened.
+//! A stack has one sample for each class that is open, and one without a class for everything else
+//! that it opened.
 
 use std::collections::HashMap;
 use std::io::Write as _;
 
-use fdguard_core::Class;
-use fdguard_core::origin::Frame;
-use fdguard_diagnose::trace::{ProcessSites, TraceReport};
-use fdguard_trace::CallPath;
+use fdguard_core::Pid;
+use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::origin::{Frame, Language};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::name;
 use super::protobuf::Message;
+use super::tree::{Place, StackNode};
 use crate::report::table::class_name;
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -40,22 +39,23 @@ const TYPES: [&str; 3] = ["open_descriptors", "opened", "closed"];
 const UNIT: &str = "count";
 
 /// The file.
-pub fn file(report: &TraceReport) -> std::io::Result<Vec<u8>> {
+pub fn file(found: &Diagnosis, tree: &StackNode) -> std::io::Result<Vec<u8>> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    gzip.write_all(&message(report))?;
+    gzip.write_all(&message(found, tree))?;
     gzip.finish()
 }
 
 /// The message.
 #[must_use]
-pub fn message(report: &TraceReport) -> Vec<u8> {
+pub fn message(found: &Diagnosis, tree: &StackNode) -> Vec<u8> {
     let mut writer = Writer::new();
-    writer.describe(report);
-    for process in &report.processes {
-        let closed = report.closed_paths(process.pid);
-        let open = process.sites.iter().flat_map(|site| &site.paths);
-        for path in open.chain(&closed) {
-            writer.call_path(process, path);
+    writer.describe(found);
+    for process in &tree.inner {
+        if let Place::Process { comm, pid } = &process.place {
+            let comm = writer.text(&sanitize_str(comm));
+            for node in &process.inner {
+                writer.stacks((comm, *pid), node, &[]);
+            }
         }
     }
     writer.finish()
@@ -70,16 +70,6 @@ struct Writer {
     mappings: HashMap<u64, u64>,
     functions: HashMap<(u64, u64), u64>,
     locations: HashMap<Frame, u64>,
-    samples: Vec<(Sample, [u64; 3])>,
-    sample_at: HashMap<Sample, usize>,
-}
-
-/// The key of a sample: a stack of locations, and labels as indices of their texts.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Sample {
-    stack: Vec<u64>,
-    texts: Vec<(u64, u64)>,
-    pid: (u64, u32),
 }
 
 impl Writer {
@@ -91,15 +81,13 @@ impl Writer {
             mappings: HashMap::new(),
             functions: HashMap::new(),
             locations: HashMap::new(),
-            samples: Vec::new(),
-            sample_at: HashMap::new(),
         };
         // The specification requires the empty text first.
         writer.text("");
         writer
     }
 
-    fn describe(&mut self, report: &TraceReport) {
+    fn describe(&mut self, found: &Diagnosis) {
         let unit = self.text(UNIT);
         let types = TYPES.map(|name| self.text(name));
         let kind = |kind: u64| {
@@ -115,62 +103,68 @@ impl Writer {
         self.out.message(profile::PERIOD_TYPE, kind(open));
         self.out.number(profile::PERIOD, 1);
         self.out.number(profile::DEFAULT_SAMPLE_TYPE, open);
-        let (began, ended) = (report.diagnosis.started_at, report.diagnosis.ended_at);
+        let (began, ended) = (found.started_at, found.ended_at);
         let nanos = |nanos: i128| u64::try_from(nanos).unwrap_or(0);
         let length = ended.as_nanosecond() - began.as_nanosecond();
         let began = nanos(began.as_nanosecond());
         self.out.number(profile::TIME_NANOS, began);
         self.out.number(profile::DURATION_NANOS, nanos(length));
-        let words = report.diagnosis.process.cmdline.iter().map(sanitize);
+        let words = found.process.cmdline.iter().map(sanitize);
         let words: Vec<String> = words.collect();
         // Readers take the first module as the program.
-        if let Some(exe) = &report.diagnosis.process.exe {
+        if let Some(exe) = &found.process.exe {
             self.mapping(&sanitize(exe));
         }
         let comment = self.text(&format!("fdguard trace -- {}", words.join(" ")));
         self.out.numbers(profile::COMMENT, &[comment]);
     }
 
-    fn call_path(&mut self, process: &ProcessSites, path: &CallPath) {
-        let stack: Vec<u64> = match path.stack.as_slice() {
-            [] => vec![self.lost()],
-            frames => frames.iter().map(|frame| self.location(frame)).collect(),
+    /// Samples of the stacks that go through a node; `outer` has the places around it, the
+    /// innermost first.
+    fn stacks(&mut self, process: (u64, Pid), node: &StackNode, outer: &[u64]) {
+        let place = match &node.place {
+            Place::Frame(frame) => self.location(frame),
+            _ => self.location(&Frame {
+                file: None,
+                function: Some(node.name()),
+                line: None,
+                module: None,
+                language: Language::Native,
+            }),
         };
-        for (class, live) in process.classes(path) {
-            let sample = self.labelled(process, &stack, class);
-            self.sample(sample, [live, live, 0]);
+        let stack = [&[place], outer].concat();
+        for (class, counts) in &node.own {
+            let class = class.as_ref().map(|class| self.text(&class_name(class)));
+            self.sample(process, &stack, class, *counts);
         }
-        let gone = path.opened.saturating_sub(path.fds.len() as u64);
-        if gone > 0 || path.closed > 0 {
-            let sample = self.labelled(process, &stack, None);
-            self.sample(sample, [0, gone, path.closed]);
-        }
-    }
-
-    fn labelled(&mut self, process: &ProcessSites, stack: &[u64], class: Option<&Class>) -> Sample {
-        let mut texts = vec![(
-            self.text("process"),
-            self.text(&sanitize_str(&process.comm)),
-        )];
-        if let Some(class) = class {
-            texts.push((self.text("class"), self.text(&class_name(class))));
-        }
-        Sample {
-            stack: stack.to_vec(),
-            texts,
-            pid: (self.text("pid"), process.pid),
+        for inner in &node.inner {
+            self.stacks(process, inner, &stack);
         }
     }
 
-    /// Adds a sample. A line may be at several addresses: equal samples are merged.
-    fn sample(&mut self, sample: Sample, counts: [u64; 3]) {
-        let at = *self.sample_at.entry(sample.clone()).or_insert_with(|| {
-            self.samples.push((sample, [0; 3]));
-            self.samples.len() - 1
+    fn sample(
+        &mut self,
+        (comm, pid): (u64, Pid),
+        stack: &[u64],
+        class: Option<u64>,
+        counts: [u64; 3],
+    ) {
+        let [of_comm, of_class, of_pid] = ["process", "class", "pid"].map(|key| self.text(key));
+        let labels = [Some((of_comm, comm)), class.map(|class| (of_class, class))];
+        self.out.message(profile::SAMPLE, |out| {
+            out.numbers(1, stack);
+            out.numbers(2, &counts);
+            for (key, text) in labels.into_iter().flatten() {
+                out.message(3, |label| {
+                    label.number(1, key);
+                    label.number(2, text);
+                });
+            }
+            out.message(3, |label| {
+                label.number(1, of_pid);
+                label.number(3, pid.into());
+            });
         });
-        for (sum, count) in self.samples[at].1.iter_mut().zip(counts) {
-            *sum += count;
-        }
     }
 
     fn location(&mut self, frame: &Frame) -> u64 {
@@ -194,17 +188,6 @@ impl Writer {
             });
         });
         id
-    }
-
-    /// The only frame of an unknown stack.
-    fn lost(&mut self) -> u64 {
-        self.location(&Frame {
-            file: None,
-            function: Some(format!("[{}]", name::LOST)),
-            line: None,
-            module: None,
-            language: fdguard_core::origin::Language::Native,
-        })
     }
 
     fn function(&mut self, name: &str, file: &str) -> u64 {
@@ -254,23 +237,6 @@ impl Writer {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        for (sample, counts) in std::mem::take(&mut self.samples) {
-            self.out.message(profile::SAMPLE, |out| {
-                out.numbers(1, &sample.stack);
-                out.numbers(2, &counts);
-                for (key, text) in sample.texts {
-                    out.message(3, |label| {
-                        label.number(1, key);
-                        label.number(2, text);
-                    });
-                }
-                let (key, pid) = sample.pid;
-                out.message(3, |label| {
-                    label.number(1, key);
-                    label.number(3, pid.into());
-                });
-            });
-        }
         for text in &self.text_list {
             self.out.bytes(profile::STRING, text.as_bytes());
         }
@@ -282,20 +248,28 @@ impl Writer {
 mod tests {
     use fdguard_core::origin::Language;
 
-    use super::{file, message};
     use crate::report::trace::testing::{MadeReport, frame};
+    use crate::report::trace::tree::StackNode;
+
+    fn message(made: &MadeReport) -> Vec<u8> {
+        super::message(&made.diagnosis, &StackNode::from_report(&made.report()))
+    }
+
+    fn file(made: &MadeReport) -> Vec<u8> {
+        super::file(&made.diagnosis, &StackNode::from_report(&made.report())).unwrap()
+    }
 
     #[test]
     fn the_same_trace_is_the_same_file_and_it_is_compressed() {
         let stack = [frame("arm", Some(("main.c", 3)), Language::C)];
         let made = MadeReport::default().site("srv", &stack, 5);
-        let bytes = file(&made.report()).unwrap();
+        let bytes = file(&made);
         assert_eq!(bytes[..2], [0x1f, 0x8b]);
-        assert_eq!(bytes, file(&made.report()).unwrap());
+        assert_eq!(bytes, file(&made));
         let mut plain = Vec::new();
         let mut reader = flate2::read::GzDecoder::new(bytes.as_slice());
         std::io::Read::read_to_end(&mut reader, &mut plain).unwrap();
-        assert_eq!(plain, message(&made.report()));
+        assert_eq!(plain, message(&made));
     }
 
     #[test]
@@ -305,7 +279,7 @@ mod tests {
         let made = MadeReport::default()
             .site("srv", &stack, 5)
             .site("srv", &other, 6);
-        let bytes = message(&made.report());
+        let bytes = message(&made);
         let count = |word: &[u8]| bytes.windows(word.len()).filter(|at| *at == word).count();
         assert_eq!(count(b"main.c"), 1);
         assert_eq!(count(b"open_descriptors"), 1);

@@ -7,12 +7,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use fdguard_core::Text;
 use fdguard_core::origin::Language;
 
-use super::flame::{FlameNode, share};
-use fdguard_diagnose::trace::TraceReport;
-
 use super::name;
+use super::tree::StackNode;
 use crate::report::html::escape;
 use crate::report::table::{counted, thousands};
 
@@ -29,21 +28,21 @@ const NO_LETTERS: f64 = 0.02;
 /// Height above the frames of a stand-alone picture.
 const HEAD: usize = 66;
 
-/// A stand-alone file.
+/// A stand-alone file about the descriptors of a program.
 #[must_use]
-pub fn file(report: &TraceReport) -> String {
-    let root = FlameNode::from_report(report);
-    let comm = crate::terminal::sanitize(&report.diagnosis.process.comm);
+pub fn file(comm: &Text, tree: &StackNode) -> String {
+    let root = tree.picture();
+    let comm = crate::terminal::sanitize(comm);
     let title = format!("Descriptors that {comm} still holds, by the line that opened them");
-    let (frames, left) = frames(&root, HEAD);
+    let (frames, left) = frames(root, HEAD);
     let height = HEAD + ROW * root.depth() + 12;
     let mut head = format!(
         "<text class=\"h\" x=\"10\" y=\"24\">{}</text>\n<text class=\"s\" x=\"10\" y=\"44\">{}</text>\n",
         xml(&title),
-        xml(&about(&root, left)),
+        xml(&about(root, left)),
     );
     let mut x = 10;
-    for language in languages(&root) {
+    for language in languages(root) {
         let name = name::language(language);
         let _infallible = writeln!(
             head,
@@ -63,12 +62,12 @@ pub fn file(report: &TraceReport) -> String {
 
 /// A part of a page, which provides style and script, with its legend.
 #[must_use]
-pub fn figure(report: &TraceReport) -> String {
-    let root = FlameNode::from_report(report);
-    let (frames, left) = frames(&root, 0);
+pub fn figure(tree: &StackNode) -> String {
+    let root = tree.picture();
+    let (frames, left) = frames(root, 0);
     let height = ROW * root.depth();
-    let about = xml(&about(&root, left));
-    let legend: String = languages(&root)
+    let about = xml(&about(root, left));
+    let legend: String = languages(root)
         .into_iter()
         .map(|language| {
             let name = name::language(language);
@@ -92,7 +91,7 @@ fn xml(text: &str) -> String {
         .replace('\u{ffff}', "\\u{ffff}")
 }
 
-fn about(root: &FlameNode, left: u64) -> String {
+fn about(root: &StackNode, left: u64) -> String {
     let count = counted(root.live, "descriptor");
     let verb = if root.live == 1 { "is" } else { "are" };
     let mut text = format!(
@@ -104,9 +103,9 @@ fn about(root: &FlameNode, left: u64) -> String {
     text
 }
 
-fn languages(root: &FlameNode) -> BTreeSet<Language> {
-    let mut found: BTreeSet<Language> = root.inner.iter().flat_map(languages).collect();
-    found.extend(root.language);
+fn languages(root: &StackNode) -> BTreeSet<Language> {
+    let mut found: BTreeSet<Language> = root.open().flat_map(languages).collect();
+    found.extend(root.language());
     found
 }
 
@@ -124,8 +123,26 @@ fn class(language: Option<Language>) -> &'static str {
     }
 }
 
+/// `begin (main.c:23): 312 descriptors still open, 75.0 %, c`.
+fn describe(node: &StackNode, whole: u64) -> String {
+    let share = 100.0 * share(node.live, whole);
+    let count = counted(node.live, "descriptor");
+    let language = node.language().map(name::language);
+    let language = language.map_or_else(String::new, |name| format!(", {name}"));
+    format!(
+        "{}: {count} still open, {share:.1} %{language}",
+        node.name()
+    )
+}
+
+/// A fraction, from 0 to 1.
+#[expect(clippy::cast_precision_loss, reason = "places in a picture")]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
 /// The frames, and how many were omitted.
-fn frames(root: &FlameNode, top: usize) -> (String, u64) {
+fn frames(root: &StackNode, top: usize) -> (String, u64) {
     let mut drawing = Drawing {
         text: String::new(),
         left: 0,
@@ -142,7 +159,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn draw(&mut self, node: &FlameNode, from: f64, y: usize) {
+    fn draw(&mut self, node: &StackNode, from: f64, y: usize) {
         let width = match self.whole {
             0 => 1.0,
             whole => share(node.live, whole),
@@ -157,14 +174,14 @@ impl Drawing {
             self.text,
             "<svg class=\"f {}{culprit}{tiny}\" x=\"{:.4}%\" y=\"{y}\" width=\"{:.4}%\" height=\"{ROW}\"><title>{}</title>\
              <rect width=\"100%\" height=\"{}\" rx=\"2\"/><text x=\"4\" y=\"13\">{}</text></svg>",
-            class(node.language),
+            class(node.language()),
             100.0 * from,
             100.0 * width,
-            xml(&node.describe(self.whole)),
+            xml(&describe(node, self.whole)),
             ROW - 1,
-            xml(&node.name),
+            xml(&node.name()),
         );
-        for inner in &node.inner {
+        for inner in node.open() {
             self.draw(inner, x, y + ROW);
             x += share(inner.live, self.whole);
         }
@@ -175,8 +192,13 @@ impl Drawing {
 mod tests {
     use fdguard_core::origin::Language;
 
-    use super::{figure, file};
+    use super::figure;
     use crate::report::trace::testing::{MadeReport, frame};
+    use crate::report::trace::tree::StackNode;
+
+    fn file(made: &MadeReport) -> String {
+        super::file(&"srv".into(), &StackNode::from_report(&made.report()))
+    }
 
     fn made() -> MadeReport {
         let evil = "<script>alert(1)</script>\u{ffff}\u{1b}&\"";
@@ -189,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_as_wide_as_what_is_open_along_it() {
-        let svg = file(&made().report());
+        let svg = file(&made());
         assert!(
             svg.contains("<title>arm (main.c:3): 75 descriptors still open, 75.0 %, c</title>"),
             "{svg}"
@@ -206,7 +228,7 @@ mod tests {
 
     #[test]
     fn foreign_names_are_text_and_the_file_is_complete() {
-        let svg = file(&made().report());
+        let svg = file(&made());
         assert_eq!(svg.matches("<script").count(), 1, "only our own");
         assert!(
             svg.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\u{ffff}\\u{1b}&amp;&quot;"),
@@ -218,7 +240,7 @@ mod tests {
         ] {
             assert!(!rest.contains(never), "{never}");
         }
-        let figure = figure(&made().report());
+        let figure = figure(&StackNode::from_report(&made().report()));
         assert!(
             !figure.contains("<script") && figure.contains("class=\"key python\""),
             "{figure}"
@@ -236,14 +258,14 @@ mod tests {
                 2,
             );
         }
-        let svg = file(&made.report());
+        let svg = file(&made);
         assert!(svg.contains("3 frames are too narrow to draw"), "{svg}");
         assert!(!svg.contains("thin0") && svg.contains(">wide<"), "{svg}");
     }
 
     #[test]
     fn nothing_open_is_still_a_picture() {
-        let svg = file(&MadeReport::default().report());
+        let svg = file(&MadeReport::default());
         assert!(svg.contains("0 descriptors are still open"), "{svg}");
     }
 }

@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph, Widget as _};
+use ratatui::widgets::Widget as _;
 
 use super::state::TraceViewState;
 use super::{SiteRow, TraceHeadline};
@@ -12,6 +12,7 @@ use crate::report::diagnosis::duration;
 use crate::report::host::cell;
 use crate::report::table::counted;
 use crate::tui::theme::Theme;
+use crate::tui::widget::{self, key_line};
 
 const LIVE: usize = 6;
 const RATE: usize = 8;
@@ -48,13 +49,13 @@ impl Widths {
 }
 
 /// Draws everything.
-pub fn draw(
+pub(super) fn draw(
     frame: &mut Frame<'_>,
     state: &TraceViewState,
     headline: &TraceHeadline,
     rows: &[SiteRow],
+    theme: &Theme,
 ) {
-    let theme = Theme::new(state.colour);
     let area = frame.area();
     let buffer = frame.buffer_mut();
     let width = usize::from(area.width);
@@ -65,7 +66,7 @@ pub fn draw(
             line.render(row, buffer);
         }
     };
-    put(title(headline, rows, width, &theme), buffer);
+    put(title(headline, rows, width, theme), buffer);
     put(
         Line::styled(cell::left(&heading(widths), width), theme.heading()),
         buffer,
@@ -74,18 +75,51 @@ pub fn draw(
         let text = " no traced descriptor is open";
         put(Line::styled(text, theme.quiet()), buffer);
     }
-    let room = usize::from(area.height).saturating_sub(3);
+    let room = list_height(area.height);
     // The cursor is always on the screen.
-    let first = (state.cursor + 1).saturating_sub(room.max(1));
+    let first = (state.cursor() + 1).saturating_sub(room.max(1));
     for (at, row) in rows.iter().enumerate().skip(first).take(room) {
-        put(site(row, at == state.cursor, widths, width, &theme), buffer);
+        put(
+            site(row, at == state.cursor(), widths, width, theme),
+            buffer,
+        );
     }
     if let Some(bottom) = area.rows().next_back().filter(|_| area.height > 3) {
-        footer(state, rows, &theme, width).render(bottom, buffer);
+        footer(state, rows, theme, width).render(bottom, buffer);
     }
-    if let Some(row) = rows.get(state.cursor).filter(|_| state.is_open) {
-        pane(buffer, area, state, row, &theme);
+    if let Some(row) = rows.get(state.cursor()).filter(|_| state.is_open) {
+        let area = pane_area(area);
+        let lines = stack_lines(row, widget::pane_width(area), theme);
+        let title = format!(" {} ", row.line);
+        widget::draw_pane(buffer, area, title, lines, state.scroll);
     }
+}
+
+/// Rows for sites on a screen of this height.
+pub(super) fn list_height(height: u16) -> usize {
+    usize::from(height).saturating_sub(3)
+}
+
+fn pane_area(area: Rect) -> Rect {
+    Rect {
+        y: area.y + 1,
+        height: area.height.saturating_sub(2),
+        ..area
+    }
+}
+
+/// The number of lines in the open pane, and how many of them fit on the screen.
+pub(super) fn pane_extent(state: &TraceViewState, rows: &[SiteRow]) -> (usize, usize) {
+    let (width, height) = state.size;
+    let area = pane_area(Rect::new(0, 0, width, height));
+    let theme = Theme::new(false);
+    let lines = rows
+        .get(state.cursor())
+        .map(|row| stack_lines(row, widget::pane_width(area), &theme));
+    (
+        lines.map_or(0, |lines| lines.len()),
+        widget::pane_room(area),
+    )
 }
 
 /// `server (pid 123): 119 descriptors, 12 sites, 2 growing`, as much of it as fits.
@@ -178,61 +212,30 @@ fn footer(state: &TraceViewState, rows: &[SiteRow], theme: &Theme, width: usize)
     } else {
         ("quit", "stack")
     };
-    let keys = [("q", leave), ("j/k", "select"), ("enter", enter)];
-    let mut line = Line::default();
-    for (key, word) in keys.into_iter().take(if rows.is_empty() { 1 } else { 3 }) {
-        if line.width() + key.len() + 1 + word.len() > width {
-            break;
-        }
-        line.push_span(Span::styled(key, theme.key()));
-        line.push_span(Span::raw(format!(" {word}  ")));
+    let mut keys = vec![("q", leave)];
+    if !rows.is_empty() {
+        keys.extend([("j/k", "select"), ("enter", enter)]);
     }
-    line
+    keys.push(("?", "help"));
+    key_line(keys, width, theme)
 }
 
 /// All about one site.
-fn pane(buffer: &mut Buffer, area: Rect, state: &TraceViewState, row: &SiteRow, theme: &Theme) {
-    let area = Rect {
-        y: area.y + 1,
-        height: area.height.saturating_sub(2),
-        ..area
-    };
-    let width = usize::from(area.width.saturating_sub(2));
-    let mut lines = vec![
-        Line::raw(cell::left(
-            &format!("{} live, {}/s", row.live, rate(row.rate)),
-            width,
-        )),
-        Line::raw(cell::left(
-            &format!(
-                "opened {}, closed {}, oldest {}",
-                row.opened,
-                row.closed,
-                duration(row.oldest)
-            ),
-            width,
-        )),
-        Line::raw(cell::left(
-            &format!("{} {}", row.class, row.target.as_deref().unwrap_or("")),
-            width,
-        )),
-        Line::raw(cell::left(
-            &format!("in {} (pid {})", row.comm, row.pid),
-            width,
-        )),
-        Line::default(),
+fn stack_lines(row: &SiteRow, width: usize, theme: &Theme) -> Vec<Line<'static>> {
+    let facts = [
+        format!("{} live, {}/s", row.live, rate(row.rate)),
+        format!(
+            "opened {}, closed {}, oldest {}",
+            row.opened,
+            row.closed,
+            duration(row.oldest)
+        ),
+        format!("{} {}", row.class, row.target.as_deref().unwrap_or("")),
+        format!("in {} (pid {})", row.comm, row.pid),
+        String::new(),
     ];
+    let facts = facts.iter().map(|fact| Line::raw(cell::left(fact, width)));
     let frames = row.stack.iter();
-    lines.extend(frames.map(|frame| Line::styled(cell::left(frame, width), theme.quiet())));
-    let room = usize::from(area.height.saturating_sub(2));
-    let first = state.scroll.min(lines.len().saturating_sub(room));
-    let below = lines.len().saturating_sub(first + room);
-    let title = format!(" {} ", row.line);
-    let mut block = Block::bordered().title(title);
-    if below > 0 {
-        block = block.title_bottom(format!(" {below} more: PgDn "));
-    }
-    let shown: Vec<Line<'_>> = lines.into_iter().skip(first).take(room).collect();
-    Clear.render(area, buffer);
-    Paragraph::new(shown).block(block).render(area, buffer);
+    let frames = frames.map(|frame| Line::styled(cell::left(frame, width), theme.quiet()));
+    facts.chain(frames).collect()
 }

@@ -1,99 +1,65 @@
 //! The user's choices in the view.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent};
 
-use super::SiteRow;
-use crate::tui::input::Input;
+use super::{SiteRow, draw};
+use crate::tui::keys::{Step, is_control};
+use crate::tui::selection::Selection;
 
 /// Everything on the screen that is not in the rows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TraceViewState {
-    pub(super) colour: bool,
-    pub(super) cursor: usize,
     /// Whether the stack of the selected site is open.
     pub(super) is_open: bool,
     pub(super) scroll: usize,
-    /// The site that the user chose; `None` selects the first one.
-    chosen: Option<(u32, String)>,
+    pub(super) size: (u16, u16),
+    /// The selected site: its process and its line.
+    selection: Selection<(u32, String)>,
 }
 
-/// The action that a key requests from the loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyAction {
-    Stay,
-    Quit,
-    Interrupt,
+fn identity(row: &SiteRow) -> (u32, String) {
+    (row.pid, row.line.clone())
 }
 
 impl TraceViewState {
-    /// The initial state, without a choice.
-    #[must_use]
-    pub fn new(colour: bool) -> Self {
-        Self {
-            colour,
-            cursor: 0,
-            is_open: false,
-            scroll: 0,
-            chosen: None,
-        }
+    /// The index of the selected site.
+    pub(super) fn cursor(&self) -> usize {
+        self.selection.cursor()
     }
 
-    /// The cursor follows its site. If the site is gone, the cursor stays where it was.
+    /// The cursor follows its site.
     pub fn follow(&mut self, rows: &[SiteRow]) {
-        let chosen = self.chosen.as_ref();
-        let found = chosen.and_then(|key| rows.iter().position(|row| row.is_same(key)));
-        self.cursor = found.unwrap_or(if chosen.is_some() { self.cursor } else { 0 });
-        self.cursor = self.cursor.min(rows.len().saturating_sub(1));
+        self.selection.follow(rows, identity);
         self.is_open &= !rows.is_empty();
     }
 
-    /// Handles a key or event.
-    pub(super) fn update(&mut self, input: Input, rows: &[SiteRow]) -> KeyAction {
-        match input {
-            Input::Resize { .. } => KeyAction::Stay,
-            Input::Key(key) => self.press(key, rows),
-        }
-    }
-
-    fn press(&mut self, key: KeyEvent, rows: &[SiteRow]) -> KeyAction {
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            let is_interrupt = key.code == KeyCode::Char('c');
-            return if is_interrupt {
-                KeyAction::Interrupt
-            } else {
-                KeyAction::Stay
-            };
-        }
+    /// Handles a key; returns whether to quit.
+    pub(super) fn press(&mut self, key: KeyEvent, rows: &[SiteRow]) -> bool {
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc if self.is_open => self.is_open = false,
-            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Quit,
-            KeyCode::Char('j') | KeyCode::Down => self.step(rows, 1),
-            KeyCode::Char('k') | KeyCode::Up => self.step(rows, -1),
-            KeyCode::PageDown => self.scroll = self.scroll.saturating_add(5),
-            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(5),
+            _ if is_control(key) => self.step(key, rows),
+            KeyCode::Char('q') | KeyCode::Esc => {
+                return !std::mem::replace(&mut self.is_open, false);
+            }
             KeyCode::Enter | KeyCode::Char(' ') => {
                 self.is_open = !self.is_open && !rows.is_empty();
                 self.scroll = 0;
-                // Keep the selected site in view, however the rows move.
-                self.choose(rows);
+                self.selection.pin(rows, identity);
             }
-            _ => {}
+            _ => self.step(key, rows),
         }
-        KeyAction::Stay
+        false
     }
 
-    fn step(&mut self, rows: &[SiteRow], by: isize) {
-        let last = rows.len().saturating_sub(1);
-        self.cursor = self.cursor.saturating_add_signed(by).min(last);
+    fn step(&mut self, key: KeyEvent, rows: &[SiteRow]) {
+        let Some(step) = Step::of(key) else { return };
+        if self.is_open && step.is_page() {
+            let extent = draw::pane_extent(self, rows);
+            self.scroll = step.scroll(self.scroll, extent);
+            return;
+        }
+        let page = draw::list_height(self.size.1).saturating_sub(1).max(1);
+        self.selection
+            .step(step, page, rows, identity, self.is_open);
         self.scroll = 0;
-        self.choose(rows);
-        if self.cursor == 0 && !self.is_open {
-            self.chosen = None;
-        }
-    }
-
-    fn choose(&mut self, rows: &[SiteRow]) {
-        let row = rows.get(self.cursor);
-        self.chosen = row.map(|row| (row.pid, row.line.clone()));
     }
 }

@@ -7,10 +7,12 @@ use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::run::show;
-use super::state::TraceViewState;
-use super::{SiteFeed, SiteRow, TraceHeadline, TraceViewOutcome, draw};
+use super::draw::draw;
+use super::{SiteFeed, SiteRow, TraceHeadline, TraceView, TraceViewState};
+use crate::tui::ViewEnd;
+use crate::tui::app::App;
 use crate::tui::input::Input;
+use crate::tui::theme::Theme;
 
 fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> SiteRow {
     SiteRow {
@@ -53,7 +55,8 @@ fn headline(processes: usize) -> TraceHeadline {
 
 fn screen(state: &TraceViewState, rows: &[SiteRow], width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let drawn = terminal.draw(|frame| draw(frame, state, &headline(2), rows));
+    let theme = Theme::new(true);
+    let drawn = terminal.draw(|frame| draw(frame, state, &headline(2), rows, &theme));
     drawn.unwrap();
     let buffer = terminal.backend().buffer();
     let lines = (0..height).map(|y| {
@@ -63,53 +66,70 @@ fn screen(state: &TraceViewState, rows: &[SiteRow], width: u16, height: u16) -> 
     lines.collect()
 }
 
-fn key(code: KeyCode) -> Input {
-    Input::Key(KeyEvent::new(code, KeyModifiers::NONE))
+fn key(code: KeyCode) -> KeyEvent {
+    KeyEvent::new(code, KeyModifiers::NONE)
 }
 
 #[test]
 fn the_sites_at_80_by_24() {
-    insta::assert_snapshot!(screen(&TraceViewState::new(false), &rows(), 80, 24));
+    insta::assert_snapshot!(screen(&TraceViewState::default(), &rows(), 80, 24));
 }
 
 #[test]
 fn the_sites_at_50_by_15() {
-    insta::assert_snapshot!(screen(&TraceViewState::new(false), &rows(), 50, 15));
+    insta::assert_snapshot!(screen(&TraceViewState::default(), &rows(), 50, 15));
 }
 
 #[test]
 fn the_stack_at_50_by_15() {
-    let mut state = TraceViewState::new(false);
-    state.update(key(KeyCode::Enter), &rows());
+    let mut state = TraceViewState::default();
+    state.press(key(KeyCode::Enter), &rows());
     insta::assert_snapshot!(screen(&state, &rows(), 50, 15));
 }
 
 #[test]
 fn nothing_and_next_to_no_room_are_drawn_too() {
-    let text = screen(&TraceViewState::new(false), &[], 80, 10);
+    let text = screen(&TraceViewState::default(), &[], 80, 10);
     assert!(text.contains("no traced descriptor is open"), "{text}");
     for (width, height) in [(1, 1), (10, 3), (30, 2), (200, 4)] {
-        let mut state = TraceViewState::new(true);
+        let mut state = TraceViewState::default();
         screen(&state, &rows(), width, height);
-        state.update(key(KeyCode::Enter), &rows());
+        state.press(key(KeyCode::Enter), &rows());
         screen(&state, &rows(), width, height);
     }
 }
 
 #[test]
 fn the_cursor_stays_on_its_site_however_the_rows_move() {
-    let mut state = TraceViewState::new(false);
+    let mut state = TraceViewState::default();
     let mut rows = rows();
-    state.update(key(KeyCode::Char('j')), &rows);
-    assert_eq!(state.cursor, 1);
+    state.press(key(KeyCode::Char('j')), &rows);
+    assert_eq!(state.cursor(), 1);
     rows.swap(0, 1);
     state.follow(&rows);
-    assert_eq!(state.cursor, 0);
+    assert_eq!(state.cursor(), 0);
     rows.remove(0);
     state.follow(&rows);
-    assert_eq!(state.cursor, 0);
+    assert_eq!(state.cursor(), 0);
     state.follow(&[]);
     assert!(!state.is_open);
+}
+
+#[test]
+fn a_long_stack_scrolls_to_its_end_and_straight_back() {
+    let mut state = TraceViewState::default();
+    state.size = (50, 15);
+    state.press(key(KeyCode::Enter), &rows());
+    for _ in 0..9 {
+        state.press(key(KeyCode::PageDown), &rows());
+    }
+    let end = screen(&state, &rows(), 50, 15);
+    assert!(
+        end.contains("frame_11") && !end.contains("more: PgDn"),
+        "{end}"
+    );
+    state.press(key(KeyCode::PageUp), &rows());
+    assert_eq!(state.scroll, 0);
 }
 
 struct Played {
@@ -145,21 +165,18 @@ fn the_loop_ends_with_the_watch_by_a_key_or_by_ctrl_c() {
             looks: 0,
         };
         let mut keys = keys.into_iter();
-        let next = || Ok(keys.next().map(Input::Key));
-        show(&mut terminal, &mut source, false, next).unwrap()
+        let next = |_| Ok(keys.next().map(Input::Key));
+        let mut app = App::new(TraceView::new(&mut source), false);
+        app.show(&mut terminal, next).unwrap()
     };
-    let plain = |code| KeyEvent::new(code, KeyModifiers::NONE);
-    assert_eq!(shown(Vec::new()), TraceViewOutcome::Ended);
-    assert_eq!(
-        shown(vec![plain(KeyCode::Char('q'))]),
-        TraceViewOutcome::Quit
-    );
-    let (enter, leave) = (plain(KeyCode::Enter), plain(KeyCode::Esc));
+    assert_eq!(shown(Vec::new()), ViewEnd::Ended);
+    assert_eq!(shown(vec![key(KeyCode::Char('q'))]), ViewEnd::Quit);
+    let (enter, leave) = (key(KeyCode::Enter), key(KeyCode::Esc));
     assert_eq!(
         shown(vec![enter, leave]),
-        TraceViewOutcome::Ended,
+        ViewEnd::Ended,
         "only the stack is closed"
     );
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(shown(vec![interrupt]), TraceViewOutcome::Interrupted);
+    assert_eq!(shown(vec![interrupt]), ViewEnd::Interrupted);
 }

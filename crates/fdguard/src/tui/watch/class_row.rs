@@ -9,7 +9,7 @@ use fdguard_core::timeline::{Timeline, TrackGroup};
 use fdguard_core::{Class, TcpState};
 
 use super::sparkline::History;
-use crate::report::table::class_name;
+use crate::report::table::{class_name, family_name};
 use crate::terminal::sanitize;
 
 /// One family of classes.
@@ -109,14 +109,6 @@ fn is_of(finding: &Finding, family: &Class) -> bool {
         Some(class) if *class == listening => *family == listening,
         Some(class) => class.family() == *family,
         None => false,
-    }
-}
-
-/// The family without the state of a socket, which varies.
-fn family_name(family: &Class) -> String {
-    match family {
-        Class::Tcp(TcpState::Unknown) => "tcp".to_owned(),
-        other => class_name(other),
     }
 }
 

@@ -1,18 +1,5 @@
 //! Times and rates in few columns.
 
-use fdguard_core::judge::Verdict;
-
-/// The word on the screen.
-pub(super) fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Unknown => "unknown",
-        Verdict::Stable => "stable",
-        Verdict::Bounded => "bounded",
-        Verdict::Growing => "growing",
-        Verdict::Leaking => "leaking",
-    }
-}
-
 /// A time as a clock shows it: `0:07`, `12:30`, `3:05:00`, `2d 3:05:00`.
 pub(super) fn clock(seconds: f64) -> String {
     #[expect(

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent};
 use fdguard_core::config::Levels;
 use fdguard_core::diagnosis::ProcessDiagnosis;
 use fdguard_core::finding::Finding;
@@ -12,28 +12,26 @@ use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Text, command_line};
 
 use super::class_row::{ClassRow, class_rows};
-use super::draw;
-use super::run::WatchOptions;
 use super::sparkline::History;
+use super::{WatchOptions, draw};
 use crate::terminal::sanitize_str;
-use crate::tui::input::Input;
+use crate::tui::keys::{Step, is_control};
+use crate::tui::selection::Selection;
 
 /// Everything on the screen that is not in the watch itself.
 #[derive(Clone, Debug)]
 pub struct WatchViewState {
-    pub(super) colour: bool,
     pub(super) name: String,
     pub(super) ends_after: Option<f64>,
     pub(super) levels: Levels,
     pub(super) judged: Vec<JudgedProcess>,
     pub(super) pane: Option<Pane>,
     pub(super) scroll: usize,
+    pub(super) size: (u16, u16),
     /// The process that the user selected; by default the worst one.
     chosen: Option<u32>,
-    /// The selected finding and its position; it may come and go.
-    selected: Option<Identity>,
-    cursor: usize,
-    size: (u16, u16),
+    /// The selected finding; it may come and go.
+    selection: Selection<Identity>,
     turns: u64,
 }
 
@@ -76,17 +74,15 @@ impl WatchViewState {
     #[must_use]
     pub fn new(options: &WatchOptions) -> Self {
         Self {
-            colour: options.colour,
             name: sanitize_str(&options.name).into_owned(),
             ends_after: options.ends_after,
             levels: options.settings.levels,
             judged: Vec::new(),
             pane: None,
             scroll: 0,
-            chosen: None,
-            selected: None,
-            cursor: 0,
             size: (80, 24),
+            chosen: None,
+            selection: Selection::default(),
             turns: 0,
         }
     }
@@ -142,49 +138,41 @@ impl WatchViewState {
         }
     }
 
-    /// Handles an input; returns whether to quit.
-    pub(in crate::tui) fn update(&mut self, input: Input, watch: &Watch) -> bool {
-        match input {
-            Input::Resize { width, height } => self.size = (width, height),
-            Input::Key(key) => return self.press(key, watch),
-        }
-        false
-    }
-
-    fn press(&mut self, key: KeyEvent, watch: &Watch) -> bool {
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return key.code == KeyCode::Char('c');
-        }
+    /// Handles a key; returns whether to quit.
+    pub(super) fn press(&mut self, key: KeyEvent, watch: &Watch) -> bool {
         match key.code {
+            _ if is_control(key) => self.step(key, watch),
             KeyCode::Char('q') | KeyCode::Esc => return self.pane.take().is_none(),
-            KeyCode::Char('j') | KeyCode::Down => self.step(watch, 1),
-            KeyCode::Char('k') | KeyCode::Up => self.step(watch, -1),
-            KeyCode::PageDown => self.scroll_pane(watch, true),
-            KeyCode::PageUp => self.scroll_pane(watch, false),
             KeyCode::Enter | KeyCode::Char(' ') => self.toggle(Pane::Finding, watch),
             KeyCode::Char('g') => self.toggle(Pane::Gaps, watch),
             KeyCode::Tab => self.switch(watch, 1),
             KeyCode::BackTab => self.switch(watch, -1),
-            _ => {}
+            _ => self.step(key, watch),
         }
         false
     }
 
-    /// Moves to the next finding, or scrolls a pane that has no other.
-    fn step(&mut self, watch: &Watch, by: isize) {
-        if self.pane == Some(Pane::Gaps) {
-            let most = self.scroll_end(watch);
-            self.scroll = self.scroll.min(most).saturating_add_signed(by).min(most);
+    /// Moves to another finding, or scrolls the pane.
+    fn step(&mut self, key: KeyEvent, watch: &Watch) {
+        let Some(step) = Step::of(key) else { return };
+        if self.pane == Some(Pane::Gaps) || step.is_page() {
+            let extent = draw::pane_extent(self, watch, self.size);
+            self.scroll = step.scroll(self.scroll, extent);
             return;
         }
-        let findings = self.findings(watch);
-        let last = findings.len().saturating_sub(1);
-        let cursor = self.cursor.saturating_add_signed(by).min(last);
-        let chosen = findings.get(cursor).map(identity);
-        if cursor != self.cursor {
+        let before = self.cursor();
+        self.select(watch, |selection, findings| {
+            selection.step(step, 1, findings, identity, false);
+        });
+        if self.cursor() != before {
             self.scroll = 0;
         }
-        (self.cursor, self.selected) = (cursor, chosen.filter(|_| cursor > 0));
+    }
+
+    fn select(&mut self, watch: &Watch, change: impl FnOnce(&mut Selection<Identity>, &[Finding])) {
+        let mut selection = std::mem::take(&mut self.selection);
+        change(&mut selection, self.findings(watch));
+        self.selection = selection;
     }
 
     fn toggle(&mut self, pane: Pane, watch: &Watch) {
@@ -196,26 +184,10 @@ impl WatchViewState {
         let is_open = self.pane == Some(pane);
         self.pane = Some(pane).filter(|_| !is_open && !is_empty);
         if self.pane == Some(Pane::Finding) {
-            // Keep showing this finding: do not replace it while it is being read.
-            self.selected = self.finding(watch).map(identity);
+            self.select(watch, |selection, findings| {
+                selection.pin(findings, identity);
+            });
         }
-    }
-
-    fn scroll_pane(&mut self, watch: &Watch, down: bool) {
-        let (_, room) = draw::pane_extent(self, watch, self.size);
-        let page = room.saturating_sub(1).max(1);
-        let most = self.scroll_end(watch);
-        let from = self.scroll.min(most);
-        self.scroll = if down {
-            from.saturating_add(page).min(most)
-        } else {
-            from.saturating_sub(page)
-        };
-    }
-
-    fn scroll_end(&self, watch: &Watch) -> usize {
-        let (length, room) = draw::pane_extent(self, watch, self.size);
-        length.saturating_sub(room)
     }
 
     fn switch(&mut self, watch: &Watch, by: isize) {
@@ -228,22 +200,15 @@ impl WatchViewState {
             (None, _) => 0,
         };
         self.chosen = order.get(next).map(|subject| subject.id);
-        (self.selected, self.cursor, self.scroll) = (None, 0, 0);
+        (self.selection, self.scroll) = (Selection::default(), 0);
         self.pane = self.pane.filter(|pane| *pane == Pane::Gaps);
     }
 
-    /// The cursor follows its finding. If the finding is gone, the cursor stays where it was.
     fn follow_selected(&mut self, watch: &Watch) {
-        let findings = self.findings(watch);
-        let is_it = |finding: &Finding| Some(identity(finding)) == self.selected;
-        let found = findings.iter().position(is_it);
-        let last = findings.len().saturating_sub(1);
-        let is_empty = findings.is_empty();
-        self.cursor = match (&self.selected, found) {
-            (None, _) => 0,
-            (Some(_), Some(found)) => found,
-            (Some(_), None) => self.cursor.min(last),
-        };
+        self.select(watch, |selection, findings| {
+            selection.follow(findings, identity);
+        });
+        let is_empty = self.findings(watch).is_empty();
         self.pane = self.pane.filter(|pane| *pane != Pane::Finding || !is_empty);
     }
 
@@ -281,11 +246,11 @@ impl WatchViewState {
 
     /// The index of the selected finding.
     pub(super) fn cursor(&self) -> usize {
-        self.cursor
+        self.selection.cursor()
     }
 
     /// The selected finding.
     pub(super) fn finding(&self, watch: &Watch) -> Option<&Finding> {
-        self.findings(watch).get(self.cursor)
+        self.findings(watch).get(self.cursor())
     }
 }

@@ -9,18 +9,32 @@ use fdguard_diagnose::watching::WatchProgress;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
+use super::draw::draw;
 use super::fixture::{self, Actor, Life};
-use super::run::show;
-use super::{WatchSource, WatchViewEnd, WatchViewState, draw, run};
+use super::{WatchSource, WatchView, WatchViewState, run};
+use crate::tui::ViewEnd;
+use crate::tui::app::App;
 use crate::tui::input::Input;
+use crate::tui::theme::Theme;
 
 fn screen(state: &WatchViewState, watch: &Watch, width: u16, height: u16) -> TestBackend {
+    screen_in(&Theme::new(true), state, watch, width, height)
+}
+
+fn screen_in(
+    theme: &Theme,
+    state: &WatchViewState,
+    watch: &Watch,
+    width: u16,
+    height: u16,
+) -> TestBackend {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(frame, state, watch)).unwrap();
+    let drawn = terminal.draw(|frame| draw(frame, state, watch, theme));
+    drawn.unwrap();
     terminal.backend().clone()
 }
 
-fn key(c: char) -> Input {
+fn key(c: char) -> KeyEvent {
     let code = match c {
         '\n' => KeyCode::Enter,
         '\t' => KeyCode::Tab,
@@ -29,13 +43,13 @@ fn key(c: char) -> Input {
         '^' => KeyCode::PageUp,
         c => KeyCode::Char(c),
     };
-    Input::Key(KeyEvent::new(code, KeyModifiers::NONE))
+    KeyEvent::new(code, KeyModifiers::NONE)
 }
 
 /// Presses these keys; returns whether the last one quit.
 fn press(state: &mut WatchViewState, watch: &Watch, keys: &str) -> bool {
     keys.chars()
-        .map(|c| state.update(key(c), watch))
+        .map(|c| state.press(key(c), watch))
         .last()
         .unwrap_or(false)
 }
@@ -160,11 +174,8 @@ fn names_of_others_never_act_on_the_terminal() {
 #[test]
 fn without_colour_there_is_none() {
     let watch = fixture::leak();
-    let mut options = fixture::options();
-    options.colour = false;
-    let mut state = WatchViewState::new(&options);
-    state.judge(&watch, &options.settings, || true);
-    let shown = screen(&state, &watch, 80, 24);
+    let state = fixture::judged(&watch);
+    let shown = screen_in(&Theme::new(false), &state, &watch, 80, 24);
     let cells = &shown.buffer().content;
     assert!(
         cells
@@ -202,9 +213,6 @@ fn a_pane_is_left_before_the_program() {
     assert!(!press(&mut state, &watch, "\nq"));
     assert!(!press(&mut state, &watch, "g\u{1b}"));
     assert!(press(&mut state, &watch, "q"));
-    let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    press(&mut state, &watch, "\n");
-    assert!(state.update(Input::Key(control), &watch));
 }
 
 #[test]
@@ -212,7 +220,7 @@ fn a_long_pane_scrolls_to_its_end_and_back() {
     let watch = fixture::leak();
     let mut state = fixture::judged(&watch);
     let (width, height) = (40, 12);
-    state.update(Input::Resize { width, height }, &watch);
+    state.size = (width, height);
     press(&mut state, &watch, "\n");
     let top = screen(&state, &watch, width, height).to_string();
     press(&mut state, &watch, "vvvvvvvvvvvvvv");
@@ -287,29 +295,32 @@ impl WatchSource for Played {
     }
 }
 
-fn shown(end: u32, keys: &str) -> (anyhow::Result<WatchViewEnd>, u32) {
+fn shown(end: u32, keys: &str) -> (anyhow::Result<ViewEnd>, u32) {
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let mut source = Played::new(fixture::tree(), end);
     let mut keys = keys.chars();
-    let outcome = show(
-        &mut terminal,
-        &mut source,
-        &fixture::options(),
-        || match keys.next() {
-            Some('|') | None => Ok(None),
-            Some('!') => Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(c) => Ok(Some(key(c))),
-        },
-    );
+    let options = fixture::options();
+    let mut app = App::new(WatchView::new(&mut source, &options), true);
+    let outcome = app.show(&mut terminal, |_| match keys.next() {
+        Some('|') | None => Ok(None),
+        Some('!') => Err(io::ErrorKind::UnexpectedEof.into()),
+        Some('^') => Ok(Some(Input::Key(KeyEvent::new(
+            KeyCode::Char('c'),
+            KeyModifiers::CONTROL,
+        )))),
+        Some(c) => Ok(Some(Input::Key(key(c)))),
+    });
     (outcome, source.second)
 }
 
 #[test]
 fn the_loop_ends_with_the_watch_or_when_the_user_leaves() {
     let (outcome, looks) = shown(50, "");
-    assert_eq!((outcome.unwrap(), looks), (WatchViewEnd::Ended, 50));
+    assert_eq!((outcome.unwrap(), looks), (ViewEnd::Ended, 50));
     let (outcome, looks) = shown(50, "||j|q");
-    assert_eq!((outcome.unwrap(), looks), (WatchViewEnd::Quit, 4));
+    assert_eq!((outcome.unwrap(), looks), (ViewEnd::Quit, 4));
+    let (outcome, looks) = shown(50, "|\n^");
+    assert_eq!((outcome.unwrap(), looks), (ViewEnd::Interrupted, 2));
 }
 
 #[test]
@@ -336,5 +347,5 @@ fn shown_on_this_terminal() {
     let mut options = fixture::options();
     options.colour = env::var_os("NO_COLOR").is_none();
     let outcome = run(&mut source, &options).unwrap();
-    assert_eq!(outcome, WatchViewEnd::Quit);
+    assert_eq!(outcome, ViewEnd::Quit);
 }

@@ -1,11 +1,12 @@
 //! The context of the processes: process tree, logs, gaps, versions.
 
-use fdguard_core::Gap;
 use fdguard_core::evidence::{Evidence, LogSymptom, Machine, Relation, Relative};
 use fdguard_core::units;
 
-use super::{Block, Note, OutlineTable, Section, seconds_of, section};
-use crate::report::table::{Side, counted, thousands};
+use super::seconds_of;
+use crate::report::document::{Block, Section};
+use crate::report::table::Side::{Left, Right};
+use crate::report::table::{counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 
 /// How many relatives are shown.
@@ -31,15 +32,13 @@ pub(super) fn family(relatives: &[Relative], more: u64) -> Option<Section> {
         ]
     });
     let left = total.saturating_sub(RELATIVES) as u64 + more;
-    let mut blocks = vec![Block::Table(OutlineTable {
-        columns: vec![
-            ("pid", Side::Right),
-            ("open", Side::Right),
-            ("command", Side::Left),
-        ],
-        rows: rows.collect(),
-        more: (left > 0).then(|| format!("and {} more", thousands(left))),
-    })];
+    let mut blocks = vec![Block::table(
+        &[("pid", Right), ("open", Right), ("command", Left)],
+        rows,
+    )];
+    if left > 0 {
+        blocks.push(Block::Remark(format!("and {} more", thousands(left))));
+    }
     if zombies > 0 {
         let text = format!(
             "{} (the parent does not wait for its children)",
@@ -47,9 +46,7 @@ pub(super) fn family(relatives: &[Relative], more: u64) -> Option<Section> {
         );
         blocks.push(Block::Sentence(text));
     }
-    (total > 0)
-        .then(|| section("process tree", blocks))
-        .flatten()
+    Section::of("process tree", blocks).filter(|_| total > 0)
 }
 
 pub(super) fn logs(evidence: &Evidence) -> Option<Section> {
@@ -64,7 +61,7 @@ pub(super) fn logs(evidence: &Evidence) -> Option<Section> {
         let notes = log.symptoms.iter().map(symptom);
         std::iter::once(Block::Sentence(head)).chain(notes)
     });
-    section("logs", blocks.collect())
+    Section::of("logs", blocks.collect())
 }
 
 fn symptom(symptom: &LogSymptom) -> Block {
@@ -82,24 +79,9 @@ fn symptom(symptom: &LogSymptom) -> Block {
         .as_ref()
         .map(|line| ("line", sanitize(line)));
     let next = ("next", symptom.next.clone());
-    Block::Note(Note {
-        severity: None,
-        text: format!("{lines}: {}", symptom.meaning),
-        rule: Some(symptom.id.clone()),
-        more: example.into_iter().chain([next]).collect(),
-    })
-}
-
-pub(super) fn gaps(gaps: &[Gap]) -> Option<Section> {
-    let notes = gaps.iter().map(|gap| {
-        Block::Note(Note {
-            severity: None,
-            text: format!("{}: {}", sanitize_str(&gap.what), sanitize_str(&gap.why)),
-            rule: None,
-            more: vec![("remedy", sanitize_str(&gap.remedy).into_owned())],
-        })
-    });
-    section("not seen", notes.collect())
+    let text = format!("{lines}: {}", symptom.meaning);
+    let more = example.into_iter().chain([next]).collect();
+    Block::note(None, text, Some(&symptom.id), more)
 }
 
 pub(super) fn versions(evidence: &Evidence) -> Section {
@@ -145,20 +127,11 @@ pub(super) fn versions(evidence: &Evidence) -> Section {
             rows.push(vec![String::new(), sanitize_str(&said).into_owned()]);
         }
     }
+    let clean = |cell: &String| sanitize_str(cell).into_owned();
+    let rows = rows.iter().map(|row| row.iter().map(clean).collect());
     Section {
         title: "versions".to_owned(),
-        blocks: vec![Block::Table(OutlineTable {
-            columns: vec![("", Side::Left), ("", Side::Left)],
-            rows: rows
-                .into_iter()
-                .map(|row| {
-                    row.iter()
-                        .map(|cell| sanitize_str(cell).into_owned())
-                        .collect()
-                })
-                .collect(),
-            more: None,
-        })],
+        blocks: vec![Block::table(&[("", Left), ("", Left)], rows)],
     }
 }
 

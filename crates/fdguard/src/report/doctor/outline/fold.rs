@@ -5,8 +5,8 @@ use fdguard_core::evidence::{Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 
-use super::{Block, Section};
 use crate::report::diagnosis::word;
+use crate::report::document::{Block, Section};
 use crate::report::table::thousands;
 use crate::terminal::sanitize;
 
@@ -15,14 +15,14 @@ const PIDS: usize = 12;
 
 /// Processes shown as one; most groups have one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::report) struct Group {
+pub(super) struct Group {
     /// Their indexes among the visits, the representative first.
-    pub(in crate::report) members: Vec<usize>,
+    pub(super) members: Vec<usize>,
     verdict: Verdict,
 }
 
 /// Groups processes with the same command, parent and verdict if nothing was found in any of them.
-pub(in crate::report) fn groups(evidence: &Evidence) -> Vec<Group> {
+pub(super) fn groups(evidence: &Evidence) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, (visit, examined)) in evidence.patients().enumerate() {
         let verdict = verdict_of(evidence, visit);

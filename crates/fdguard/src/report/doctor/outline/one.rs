@@ -8,8 +8,10 @@ use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::units;
 use fdguard_core::{Pid, Text, Tier};
 
-use super::{Block, Note, OutlineTable, Section, seconds_of, section};
-use crate::report::table::{Side, class_name, counted, thousands};
+use super::seconds_of;
+use crate::report::document::{Block, Section};
+use crate::report::table::Side::{Left, Right};
+use crate::report::table::{class_name, counted, known, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 
 /// How many targets are shown.
@@ -35,10 +37,10 @@ pub(super) fn of_one(
         .find(|one| one.pid == process.pid);
     let walls = opinion.map_or(&[][..], |opinion| &opinion.walls);
     [
-        section(format!("open descriptors{of}"), holdings(visit, examined)),
-        section(format!("targets{of}"), targets(examined)),
-        section(format!("limits{of}"), walls_table(walls)),
-        section(
+        Section::of(format!("open descriptors{of}"), holdings(visit, examined)),
+        Section::of(format!("targets{of}"), targets(examined)),
+        Section::of(format!("limits{of}"), walls_table(walls)),
+        Section::of(
             format!("SQLite databases{of}"),
             examined.databases.iter().map(database).collect(),
         ),
@@ -50,7 +52,6 @@ pub(super) fn of_one(
 
 fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
     let latest = visit.latest();
-    let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
     let share = examined.latest.percent_of_soft;
     let share = share.map_or_else(String::new, |percent| format!(" ({percent} %)"));
     let since = examined.uptime_seconds.map_or_else(String::new, |seconds| {
@@ -65,14 +66,14 @@ fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
     if latest.tier == Tier::Radar {
         blocks.push(Block::Sentence("fdguard could not list them".to_owned()));
     }
-    blocks.extend(classes(examined).map(Block::Table));
+    blocks.extend(classes(examined));
     let patterns = examined.latest.patterns.iter();
     blocks.extend(patterns.map(|pattern| Block::Sentence(sanitize_str(pattern).into_owned())));
     blocks
 }
 
 /// Each class before the watch and after it.
-fn classes(examined: &ExaminedProcess) -> Option<OutlineTable> {
+fn classes(examined: &ExaminedProcess) -> Option<Block> {
     let after = examined.latest.classes.as_ref()?;
     let before = examined.begin.classes.as_deref().unwrap_or_default();
     let rows = after.iter().map(|row| {
@@ -84,15 +85,10 @@ fn classes(examined: &ExaminedProcess) -> Option<OutlineTable> {
             class_name(&row.class),
         ]
     });
-    Some(OutlineTable {
-        columns: vec![
-            ("now", Side::Right),
-            ("change", Side::Right),
-            ("class", Side::Left),
-        ],
-        rows: rows.collect(),
-        more: None,
-    })
+    Some(Block::table(
+        &[("now", Right), ("change", Right), ("class", Left)],
+        rows,
+    ))
 }
 
 fn change(before: u64, after: u64) -> String {
@@ -121,46 +117,36 @@ fn targets(examined: &ExaminedProcess) -> Vec<Block> {
         ]
     });
     let left = targets.len().saturating_sub(TARGETS) as u64;
-    vec![Block::Table(OutlineTable {
-        columns: vec![
-            ("count", Side::Right),
-            ("class", Side::Left),
-            ("target", Side::Left),
-        ],
-        rows: rows.collect(),
-        more: (left > 0).then(|| format!("and {} more in the snapshot", thousands(left))),
-    })]
+    let table = Block::table(&[("count", Right), ("class", Left), ("target", Left)], rows);
+    let more = format!("and {} more in the snapshot", thousands(left));
+    let more = (left > 0).then_some(Block::Remark(more));
+    std::iter::once(table).chain(more).collect()
 }
 
 fn walls_table(walls: &[Forecast]) -> Vec<Block> {
-    let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
-    let rows: Vec<Vec<String>> = walls
-        .iter()
-        .map(|wall| {
-            let percent = wall.percent;
-            vec![
-                wall.name.clone(),
-                known(wall.used),
-                thousands(wall.at),
-                percent.map_or_else(|| "?".to_owned(), |percent| format!("{percent} %")),
-                forecast(wall),
-            ]
-        })
-        .collect();
-    if rows.is_empty() {
+    if walls.is_empty() {
         return Vec::new();
     }
-    vec![Block::Table(OutlineTable {
-        columns: vec![
-            ("limit", Side::Left),
-            ("used", Side::Right),
-            ("of", Side::Right),
-            ("share", Side::Right),
-            ("forecast", Side::Left),
+    let rows = walls.iter().map(|wall| {
+        let percent = wall.percent;
+        vec![
+            wall.name.clone(),
+            known(wall.used),
+            thousands(wall.at),
+            percent.map_or_else(|| "?".to_owned(), |percent| format!("{percent} %")),
+            forecast(wall),
+        ]
+    });
+    vec![Block::table(
+        &[
+            ("limit", Left),
+            ("used", Right),
+            ("of", Right),
+            ("share", Right),
+            ("forecast", Left),
         ],
         rows,
-        more: None,
-    })]
+    )]
 }
 
 /// When a limit is reached at this rate, with the range that the rate allows.
@@ -236,18 +222,9 @@ pub(super) fn lints(evidence: &Evidence, title: &str, is_wrong: bool) -> Option<
             }
             (true, []) => String::new(),
         };
-        lint(hit, &subject)
+        Block::lint(hit, &subject)
     });
-    section(title, blocks.collect())
-}
-
-fn lint(hit: &LintHit, subject: &str) -> Block {
-    Block::Note(Note {
-        severity: Some(hit.severity),
-        text: format!("{subject}{}", sanitize_str(&hit.message)),
-        rule: Some(hit.rule.to_owned()),
-        more: vec![("fix", hit.fix.to_owned())],
-    })
+    Section::of(title, blocks.collect())
 }
 
 fn database(database: &Database) -> Block {
@@ -296,10 +273,6 @@ fn database(database: &Database) -> Block {
         (_, 0) => holders.join(", "),
         (_, more) => format!("{} and {} more", holders.join(", "), thousands(more)),
     };
-    Block::Note(Note {
-        severity: is_broken.then_some(Severity::Critical),
-        text,
-        rule: None,
-        more: vec![("also open in", held)],
-    })
+    let severity = is_broken.then_some(Severity::Critical);
+    Block::note(severity, text, None, vec![("also open in", held)])
 }

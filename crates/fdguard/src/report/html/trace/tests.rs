@@ -3,8 +3,13 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Language, Origin};
 
-use super::page;
 use crate::report::trace::testing::{MadeReport, curves, frame, hazard};
+use crate::report::trace::tree::StackNode;
+
+fn page(made: &MadeReport) -> String {
+    let report = made.report();
+    super::page(&report, &StackNode::from_report(&report), "word")
+}
 
 const EVIL: &str = "<script>alert(3)</script>";
 
@@ -53,7 +58,7 @@ fn made() -> MadeReport {
 
 #[test]
 fn the_page_has_everything_in_its_order() {
-    let html = page(&made().report(), "word");
+    let html = page(&made());
     let at = |part: &str| html.find(part).unwrap_or_else(|| panic!("{part}: {html}"));
     let order = [
         at("<p class=\"verdict critical\"><strong>leaking</strong>"),
@@ -80,7 +85,7 @@ fn the_page_has_everything_in_its_order() {
 
 #[test]
 fn foreign_names_are_text_and_nothing_is_fetched() {
-    let html = page(&made().report(), "word");
+    let html = page(&made());
     assert_eq!(html.matches("<script").count(), 1, "only our own");
     assert!(html.contains("<script nonce=\"word\">") && html.contains("script-src 'nonce-word'"));
     assert!(
@@ -105,7 +110,7 @@ fn foreign_names_are_text_and_nothing_is_fetched() {
 
 #[test]
 fn a_trace_that_found_nothing_says_so() {
-    let html = page(&MadeReport::default().report(), "word");
+    let html = page(&MadeReport::default());
     assert!(
         html.contains("No traced descriptor is still open."),
         "{html}"
@@ -123,12 +128,12 @@ fn a_trace_that_found_nothing_says_so() {
 
 #[test]
 fn the_process_is_told_where_there_are_several() {
-    let one = page(&made().report(), "word");
+    let one = page(&made());
     assert!(
         !one.contains(">process</th>") && one.contains(">target</th></tr>"),
         "{one}"
     );
-    let several = page(&made().site("other", &[], 3).report(), "word");
+    let several = page(&made().site("other", &[], 3));
     assert!(several.contains(">process</th></tr>"), "{several}");
     assert!(several.contains("<td>other (101)</td></tr>"), "{several}");
 }

@@ -4,7 +4,8 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::watch::WatchedProcess;
 use ratatui::text::{Line, Span};
 
-use super::Section;
+use super::{Canvas, Section};
+use crate::report::diagnosis::word;
 use crate::report::host::cell;
 use crate::tui::theme::Theme;
 use crate::tui::watch::class_row::ClassRow;
@@ -42,11 +43,11 @@ impl Widths {
 }
 
 pub(super) fn section(
+    canvas: Canvas<'_>,
     subject: &WatchedProcess,
     judged: Option<&JudgedProcess>,
-    width: usize,
-    theme: &Theme,
 ) -> Section {
+    let (width, theme) = (canvas.width, canvas.theme);
     let widths = Widths::of(width);
     let rows = judged.and_then(|judged| judged.classes.as_ref());
     let lines = match rows {
@@ -88,17 +89,17 @@ fn lines(row: &ClassRow, widths: Widths, width: usize, theme: &Theme) -> Vec<Lin
         None if row.is_cleared => theme.quiet(),
         None => theme.severity(None),
     };
-    let word = match (row.verdict, widths.verdict) {
+    let verdict = match (row.verdict, widths.verdict) {
         (None, 8..) if row.is_cleared => "cleared",
         (None, _) => "",
-        (Some(verdict), 8..) => phrase::verdict(verdict),
+        (Some(verdict), 8..) => word(verdict),
         (Some(Verdict::Leaking), _) => "!!",
         (Some(_), _) => "!",
     };
     let rate = row.rate.map_or_else(|| cell::NONE.to_owned(), phrase::rate);
     let text = [
         " ".to_owned(),
-        cell::left(word, widths.verdict),
+        cell::left(verdict, widths.verdict),
         cell::left(&row.name, widths.name),
         cell::right(&cell::compact(Some(row.count.into())), COUNT),
         cell::right(&cell::compact(Some(row.opened)), widths.opened),

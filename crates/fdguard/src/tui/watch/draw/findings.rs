@@ -1,16 +1,14 @@
 //! The findings, the most severe first; the selected one includes what to do.
 
 use fdguard_core::finding::Finding;
-use fdguard_core::lint::Severity;
-use fdguard_core::watch::Watch;
 use ratatui::text::{Line, Span};
 
-use super::Section;
+use super::{Canvas, Section};
 use crate::report::host::cell;
+use crate::report::style;
 use crate::report::wrap::wrap;
 use crate::terminal::sanitize_str;
 use crate::tui::theme::Theme;
-use crate::tui::watch::state::WatchViewState;
 
 /// A finding with fewer lines is of little use.
 const LEAST: usize = 6;
@@ -35,14 +33,9 @@ impl Most {
     }
 }
 
-pub(super) fn section(
-    state: &WatchViewState,
-    watch: &Watch,
-    is_tall: bool,
-    width: usize,
-    theme: &Theme,
-) -> Section {
-    let findings = state.findings(watch);
+pub(super) fn section(canvas: Canvas<'_>, is_tall: bool) -> Section {
+    let (state, width, theme) = (canvas.state, canvas.width, canvas.theme);
+    let findings = state.findings(canvas.watch);
     let mut lines = Vec::new();
     let mut focus = 0..0;
     for (at, finding) in findings.iter().enumerate() {
@@ -124,10 +117,8 @@ fn shortened(text: &str, width: usize, most: usize) -> Vec<String> {
 
 /// The severity, or a word for a finding that does not count.
 pub(super) fn severity_word(finding: &Finding) -> &'static str {
-    match (&finding.cleared, finding.severity) {
-        (Some(_), _) => "cleared",
-        (None, Severity::Critical) => "critical",
-        (None, Severity::Warning) => "warning",
-        (None, Severity::Info) => "info",
+    match &finding.cleared {
+        Some(_) => "cleared",
+        None => style::severity(finding.severity).1,
     }
 }

@@ -5,6 +5,8 @@ use fdguard_core::wall;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use ratatui::text::{Line, Span};
 
+use super::Canvas;
+use crate::report::diagnosis::word;
 use crate::report::host::cell;
 use crate::report::table::counted;
 use crate::terminal::{sanitize, sanitize_str};
@@ -13,23 +15,19 @@ use crate::tui::watch::phrase;
 use crate::tui::watch::state::WatchViewState;
 
 /// Name, pid, verdict, time watched and number of samples, as far as they fit.
-pub(super) fn title(
-    state: &WatchViewState,
-    watch: &Watch,
-    theme: &Theme,
-    width: usize,
-) -> Line<'static> {
+pub(super) fn title(canvas: Canvas<'_>) -> Line<'static> {
+    let (state, watch, theme) = (canvas.state, canvas.watch, canvas.theme);
     let Some(subject) = state.current(watch) else {
         let text = format!("waiting for {}", state.name);
         return Line::styled(text, theme.quiet());
     };
     let verdict = state.verdict(subject.id);
     let name = format!("{} {}", name(state, watch, subject), subject.process.pid);
-    let room = width.saturating_sub(10);
+    let room = canvas.width.saturating_sub(10);
     let mut line = Line::from(vec![
         Span::styled(cell::cut(&name, room), theme.title()),
         Span::raw("  "),
-        Span::styled(phrase::verdict(verdict), theme.verdict(verdict)),
+        Span::styled(word(verdict), theme.verdict(verdict)),
     ]);
     let watched = match state.ends_after {
         Some(end) => format!("{} of {}", phrase::clock(watch.at()), phrase::clock(end)),
@@ -41,7 +39,7 @@ pub(super) fn title(
     let looks = counted(subject.timeline.looks(), "sample");
     let every = phrase::every(watch.header().every);
     let facts = [gone, Some(watched), Some(looks), Some(every)];
-    push_facts(&mut line, facts.into_iter().flatten(), width, "  ");
+    push_facts(&mut line, facts.into_iter().flatten(), canvas.width, "  ");
     line
 }
 
@@ -76,13 +74,8 @@ fn push_facts(
 }
 
 /// The count, its limit, and the growth since the start.
-pub(super) fn counts(
-    state: &WatchViewState,
-    watch: &Watch,
-    theme: &Theme,
-    width: usize,
-) -> Option<Line<'static>> {
-    let subject = state.current(watch)?;
+pub(super) fn counts(canvas: Canvas<'_>) -> Option<Line<'static>> {
+    let subject = canvas.state.current(canvas.watch)?;
     let timeline = &subject.timeline;
     let (count, soft) = (timeline.count(), timeline.limits().soft);
     let percent = count
@@ -94,8 +87,8 @@ pub(super) fn counts(
         cell::exact(count),
         cell::exact(soft)
     );
-    let level = state.levels.judge(percent, count);
-    let mut line = Line::from(Span::styled(text, theme.severity(level)));
+    let level = canvas.state.levels.judge(percent, count);
+    let mut line = Line::from(Span::styled(text, canvas.theme.severity(level)));
     let highest = timeline.highest().map(|fd| format!("highest {fd}"));
     let grown = timeline
         .baseline()
@@ -105,19 +98,16 @@ pub(super) fn counts(
             grown => format!("{grown:+} since the start"),
         });
     let facts = [highest, grown].into_iter().flatten();
-    push_facts(&mut line, facts, width, " · ");
+    push_facts(&mut line, facts, canvas.width, " · ");
     Some(line)
 }
 
 /// All descriptors over time, between minimum and maximum.
-pub(super) fn history(
-    state: &WatchViewState,
-    watch: &Watch,
-    theme: &Theme,
-    width: usize,
-    height: usize,
-) -> Vec<Line<'static>> {
-    let judged = state.current(watch).and_then(|one| state.judged(one.id));
+pub(super) fn history(canvas: Canvas<'_>, height: usize) -> Vec<Line<'static>> {
+    let (state, theme) = (canvas.state, canvas.theme);
+    let judged = state
+        .current(canvas.watch)
+        .and_then(|one| state.judged(one.id));
     let Some((judged, (least, most))) = judged.and_then(|j| Some((j, j.total.range()?))) else {
         return vec![Line::default(); height];
     };
@@ -126,7 +116,7 @@ pub(super) fn history(
     let edge = most.to_string().len();
     let pictured = |room: usize| judged.total.picture(room, height).into_iter();
     if height == 1 {
-        let room = width.saturating_sub(2 * edge + 2);
+        let room = canvas.width.saturating_sub(2 * edge + 2);
         return pictured(room)
             .map(|row| {
                 let row = Span::styled(row, style);
@@ -134,7 +124,7 @@ pub(super) fn history(
             })
             .collect();
     }
-    pictured(width.saturating_sub(edge + 1))
+    pictured(canvas.width.saturating_sub(edge + 1))
         .enumerate()
         .map(|(at, row)| {
             let mark = match at {

@@ -10,6 +10,7 @@ use ratatui::widgets::Widget as _;
 use super::state::WatchViewState;
 use crate::report::table::counted;
 use crate::tui::theme::Theme;
+use crate::tui::widget::key_line;
 
 mod classes;
 mod findings;
@@ -39,56 +40,63 @@ struct Section {
     least: usize,
 }
 
+/// What is drawn, with which colours, and how wide.
+#[derive(Clone, Copy)]
+struct Canvas<'a> {
+    state: &'a WatchViewState,
+    watch: &'a Watch,
+    theme: &'a Theme,
+    width: usize,
+}
+
 /// Draws everything.
-pub fn draw(frame: &mut Frame<'_>, state: &WatchViewState, watch: &Watch) {
-    let theme = Theme::new(state.colour);
+pub(super) fn draw(frame: &mut Frame<'_>, state: &WatchViewState, watch: &Watch, theme: &Theme) {
     let area = frame.area();
+    let width = usize::from(area.width);
+    let canvas = Canvas {
+        state,
+        watch,
+        theme,
+        width,
+    };
     let buffer = frame.buffer_mut();
     let (body, footer) = split_bottom(area, u16::from(area.height >= CRAMPED));
-    footer_line(state, watch, &theme, usize::from(area.width)).render(footer, buffer);
+    footer_line(canvas).render(footer, buffer);
     let (body, gaps) = split_bottom(
         body,
         u16::from(!watch.gaps().is_empty() && area.height >= CRAMPED),
     );
-    header::gaps(watch, &theme, usize::from(area.width)).render(gaps, buffer);
-    let body = top(buffer, body, state, watch, &theme);
-    let width = usize::from(body.width);
+    header::gaps(watch, theme, width).render(gaps, buffer);
+    let body = top(canvas, buffer, body);
     let Some(subject) = state.current(watch) else {
         return;
     };
     let judged = state.judged(subject.id);
     let sections = [
-        walls::section(state, subject, judged, width, &theme),
-        classes::section(subject, judged, width, &theme),
-        findings::section(state, watch, area.height >= TALL, width, &theme),
+        walls::section(canvas, subject, judged),
+        classes::section(canvas, subject, judged),
+        findings::section(canvas, area.height >= TALL),
     ];
     stack(buffer, body, &sections);
     if let Some(pane) = state.pane {
-        pane::draw(buffer, pane_area(area), pane, state, watch, &theme);
+        pane::draw(canvas, buffer, pane_area(area), pane);
     }
 }
 
 /// Draws the fixed lines, and the processes if there are several; returns the rest of the area.
-fn top(
-    buffer: &mut Buffer,
-    area: Rect,
-    state: &WatchViewState,
-    watch: &Watch,
-    theme: &Theme,
-) -> Rect {
-    let width = usize::from(area.width);
+fn top(canvas: Canvas<'_>, buffer: &mut Buffer, area: Rect) -> Rect {
     let history = match area.height {
         ..6 => 0,
         6..TALL => 1,
         _ => 4,
     };
-    let several = watch.subjects().count() > 1 && area.height >= CRAMPED;
+    let several = canvas.watch.subjects().count() > 1 && area.height >= CRAMPED;
     let most = if several { area.height / 4 } else { 0 };
-    let processes = processes::lines(state, watch, usize::from(most), width, theme);
-    let lines = std::iter::once(header::title(state, watch, theme, width))
+    let processes = processes::lines(canvas, usize::from(most));
+    let lines = std::iter::once(header::title(canvas))
         .chain(processes)
-        .chain(header::counts(state, watch, theme, width))
-        .chain(header::history(state, watch, theme, width, history));
+        .chain(header::counts(canvas))
+        .chain(header::history(canvas, history));
     let lines: Vec<Line<'static>> = lines.collect();
     let (used, rest) = split_top(area, rows(lines.len()));
     for (line, row) in lines.into_iter().zip(used.rows()) {
@@ -98,12 +106,8 @@ fn top(
 }
 
 /// The keys, as many as fit.
-fn footer_line(
-    state: &WatchViewState,
-    watch: &Watch,
-    theme: &Theme,
-    width: usize,
-) -> Line<'static> {
+fn footer_line(canvas: Canvas<'_>) -> Line<'static> {
+    let (state, watch) = (canvas.state, canvas.watch);
     let is_open = state.pane.is_some();
     let several = watch.subjects().count() > 1;
     let keys = [
@@ -116,16 +120,14 @@ fn footer_line(
         ),
         ("tab", "next process", several),
         ("g", "gaps", !watch.gaps().is_empty()),
+        ("?", "help", true),
     ];
-    let mut line = Line::default();
-    for (key, word, _) in keys.into_iter().filter(|(_, _, is_of_use)| *is_of_use) {
-        if line.width() + key.len() + 1 + word.len() > width {
-            break;
-        }
-        line.push_span(Span::styled(key, theme.key()));
-        line.push_span(Span::raw(format!(" {word}  ")));
-    }
-    line
+    let useful = keys.into_iter().filter(|(_, _, is_of_use)| *is_of_use);
+    key_line(
+        useful.map(|(key, word, _)| (key, word)),
+        canvas.width,
+        canvas.theme,
+    )
 }
 
 /// Draws the sections below each other. Each gets its minimum, then one more row in turn while

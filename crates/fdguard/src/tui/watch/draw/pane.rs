@@ -5,36 +5,23 @@ use fdguard_core::watch::Watch;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph, Widget as _};
 
+use super::Canvas;
 use super::findings::severity_word;
+use crate::report::document::steps;
 use crate::report::table::class_name;
 use crate::report::wrap::wrap;
 use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
 use crate::tui::watch::state::{Pane, WatchViewState};
+use crate::tui::widget;
 
-pub(super) fn draw(
-    buffer: &mut Buffer,
-    area: Rect,
-    pane: Pane,
-    state: &WatchViewState,
-    watch: &Watch,
-    theme: &Theme,
-) {
-    let lines = lines(pane, state, watch, text_width(area.width), theme);
-    let room = usize::from(area.height.saturating_sub(2));
-    // If the pane became shorter while scrolled, show its end.
-    let first = state.scroll.min(lines.len().saturating_sub(room));
-    let below = lines.len().saturating_sub(first + room);
-    let mut block = Block::bordered().title(title(pane, state, watch));
-    if below > 0 {
-        block = block.title_bottom(format!(" {below} more: PgDn "));
-    }
-    let shown: Vec<Line<'_>> = lines.into_iter().skip(first).take(room).collect();
-    Clear.render(area, buffer);
-    Paragraph::new(shown).block(block).render(area, buffer);
+pub(super) fn draw(canvas: Canvas<'_>, buffer: &mut Buffer, area: Rect, pane: Pane) {
+    let Canvas { state, watch, .. } = canvas;
+    let width = widget::pane_width(area);
+    let lines = lines(Canvas { width, ..canvas }, pane);
+    widget::draw_pane(buffer, area, title(pane, state, watch), lines, state.scroll);
 }
 
 /// The number of lines in the open pane, and how many of them fit on a screen of this size.
@@ -45,14 +32,14 @@ pub(in crate::tui::watch) fn extent(
 ) -> (usize, usize) {
     let area = super::pane_area(Rect::new(0, 0, width, height));
     let theme = Theme::new(false);
-    let lines = state.pane.map_or_else(Vec::new, |pane| {
-        lines(pane, state, watch, text_width(area.width), &theme)
-    });
-    (lines.len(), usize::from(area.height.saturating_sub(2)))
-}
-
-fn text_width(width: u16) -> usize {
-    usize::from(width.saturating_sub(2))
+    let canvas = Canvas {
+        state,
+        watch,
+        theme: &theme,
+        width: widget::pane_width(area),
+    };
+    let lines = state.pane.map_or_else(Vec::new, |pane| lines(canvas, pane));
+    (lines.len(), widget::pane_room(area))
 }
 
 fn title(pane: Pane, state: &WatchViewState, watch: &Watch) -> String {
@@ -69,13 +56,13 @@ fn title(pane: Pane, state: &WatchViewState, watch: &Watch) -> String {
     }
 }
 
-fn lines(
-    pane: Pane,
-    state: &WatchViewState,
-    watch: &Watch,
-    width: usize,
-    theme: &Theme,
-) -> Vec<Line<'static>> {
+fn lines(canvas: Canvas<'_>, pane: Pane) -> Vec<Line<'static>> {
+    let Canvas {
+        state,
+        watch,
+        theme,
+        width,
+    } = canvas;
     match pane {
         Pane::Finding => state
             .finding(watch)
@@ -132,25 +119,10 @@ fn in_full(finding: &Finding, width: usize, theme: &Theme) -> Vec<Line<'static>>
     ];
     fields
         .into_iter()
-        .chain(next_steps(&finding.next_step))
+        .chain(steps(&finding.next_step).map(|(name, text)| (name, text.to_owned())))
         .filter(|(_, text)| !text.is_empty())
         .flat_map(|(name, text)| field(name, &text, width, theme))
         .collect()
-}
-
-/// The parts of the advice: possible cause, how to verify, what to change.
-fn next_steps(text: &str) -> Vec<(&'static str, String)> {
-    let (text, line) = text.split_once(" Line: ").unwrap_or((text, ""));
-    let (text, fix) = text.split_once(" Fix: ").unwrap_or((text, ""));
-    let (text, confirm) = text.split_once(" Confirm: ").unwrap_or((text, ""));
-    [
-        ("next", text),
-        ("confirm", confirm),
-        ("fix", fix),
-        ("line", line),
-    ]
-    .map(|(name, part)| (name, part.to_owned()))
-    .to_vec()
 }
 
 /// Columns for the names of the fields.

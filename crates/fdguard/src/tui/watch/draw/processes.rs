@@ -1,9 +1,11 @@
 //! The processes of a tree, each with its verdict.
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::watch::{Watch, WatchedProcess};
+use fdguard_core::watch::WatchedProcess;
 use ratatui::text::{Line, Span};
 
+use super::Canvas;
+use crate::report::diagnosis::word;
 use crate::report::host::cell;
 use crate::terminal::sanitize;
 use crate::tui::theme::Theme;
@@ -11,26 +13,21 @@ use crate::tui::watch::phrase;
 use crate::tui::watch::state::WatchViewState;
 
 /// A heading and a limited number of lines, the selected process among them.
-pub(super) fn lines(
-    state: &WatchViewState,
-    watch: &Watch,
-    most: usize,
-    width: usize,
-    theme: &Theme,
-) -> Vec<Line<'static>> {
+pub(super) fn lines(canvas: Canvas<'_>, most: usize) -> Vec<Line<'static>> {
     let Some(room) = most.checked_sub(1).filter(|room| *room > 0) else {
         return Vec::new();
     };
-    let order = state.order(watch);
-    let shown = state.current(watch).map(|subject| subject.id);
+    let state = canvas.state;
+    let order = state.order(canvas.watch);
+    let shown = state.current(canvas.watch).map(|subject| subject.id);
     let at = order.iter().position(|one| Some(one.id) == shown);
     let first = at.unwrap_or(0).saturating_sub(room - 1);
     let rows = order
         .iter()
         .skip(first)
         .take(room)
-        .map(|one| row(state, one, Some(one.id) == shown, width, theme));
-    std::iter::once(heading(state, &order, theme))
+        .map(|one| row(canvas, one, Some(one.id) == shown));
+    std::iter::once(heading(state, &order, canvas.theme))
         .chain(rows)
         .collect()
 }
@@ -44,21 +41,15 @@ fn heading(state: &WatchViewState, order: &[&WatchedProcess], theme: &Theme) -> 
         let of = order.iter().filter(|one| state.verdict(one.id) == verdict);
         let count = of.count();
         if count > 0 {
-            let text = format!("  {count} {}", phrase::verdict(verdict));
+            let text = format!("  {count} {}", word(verdict));
             line.push_span(Span::styled(text, theme.verdict(verdict)));
         }
     }
     line
 }
 
-fn row(
-    state: &WatchViewState,
-    subject: &WatchedProcess,
-    is_shown: bool,
-    width: usize,
-    theme: &Theme,
-) -> Line<'static> {
-    let verdict = state.verdict(subject.id);
+fn row(canvas: Canvas<'_>, subject: &WatchedProcess, is_shown: bool) -> Line<'static> {
+    let (verdict, theme) = (canvas.state.verdict(subject.id), canvas.theme);
     let mark = if is_shown { "▸ " } else { "  " };
     let timeline = &subject.timeline;
     let ended = match subject.gone {
@@ -72,14 +63,11 @@ fn row(
     );
     let name = cell::left(
         &sanitize(&subject.process.comm),
-        width.saturating_sub(34).clamp(6, 16),
+        canvas.width.saturating_sub(34).clamp(6, 16),
     );
     let line = Line::from(vec![
         Span::raw(format!("{mark}{:>7} {name} ", subject.process.pid)),
-        Span::styled(
-            format!("{:7}", phrase::verdict(verdict)),
-            theme.verdict(verdict),
-        ),
+        Span::styled(format!("{:7}", word(verdict)), theme.verdict(verdict)),
         Span::raw(numbers),
     ]);
     if subject.gone.is_some() {

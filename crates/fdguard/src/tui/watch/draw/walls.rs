@@ -6,12 +6,11 @@ use fdguard_core::watch::WatchedProcess;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::Section;
 use super::header::bar;
+use super::{Canvas, Section};
 use crate::report::host::{cell, larger_first};
-use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
-use crate::tui::watch::state::{JudgedProcess, WatchViewState};
+use crate::tui::watch::state::JudgedProcess;
 
 /// The kernel uses a ceiling this large to mean that there is none.
 const NO_CEILING: u64 = i64::MAX as u64;
@@ -20,11 +19,9 @@ const NO_CEILING: u64 = i64::MAX as u64;
 const SOON: f64 = 3600.0;
 
 pub(super) fn section(
-    state: &WatchViewState,
+    canvas: Canvas<'_>,
     subject: &WatchedProcess,
     judged: Option<&JudgedProcess>,
-    width: usize,
-    theme: &Theme,
 ) -> Section {
     let all = judged.map_or(&[][..], |judged| &judged.opinion.walls);
     let mut walls: Vec<&Forecast> = all.iter().filter(|wall| wall.at < NO_CEILING).collect();
@@ -38,12 +35,10 @@ pub(super) fn section(
         .map(|wall| wall.name.len())
         .max()
         .unwrap_or(0)
-        .min(width / 3);
-    let lines = walls
-        .iter()
-        .map(|wall| row(state, subject, wall, names, width, theme));
+        .min(canvas.width / 3);
+    let lines = walls.iter().map(|wall| row(canvas, subject, wall, names));
     Section {
-        heading: Line::from(Span::styled("LIMITS", theme.heading())),
+        heading: Line::from(Span::styled("LIMITS", canvas.theme.heading())),
         lines: lines.collect(),
         focus: 0..0,
         least: near.clamp(1, 3),
@@ -55,17 +50,16 @@ fn is_near(wall: &Forecast) -> bool {
 }
 
 fn row(
-    state: &WatchViewState,
+    canvas: Canvas<'_>,
     subject: &WatchedProcess,
     wall: &Forecast,
     names: usize,
-    width: usize,
-    theme: &Theme,
 ) -> Line<'static> {
+    let width = canvas.width;
     // A process that exited approaches no limit.
     let (style, when) = match subject.gone {
-        Some(_) => (theme.quiet(), String::new()),
-        None => (style(state, wall, theme), when(wall)),
+        Some(_) => (canvas.theme.quiet(), String::new()),
+        None => (style(canvas, wall), when(wall)),
     };
     let columns = match width {
         ..60 => 0,
@@ -116,14 +110,14 @@ fn when(wall: &Forecast) -> String {
 }
 
 /// Red for a limit that is near in time or number, dim for one that is not approached.
-fn style(state: &WatchViewState, wall: &Forecast, theme: &Theme) -> Style {
-    let by_share = state.levels.judge(wall.percent, None);
+fn style(canvas: Canvas<'_>, wall: &Forecast) -> Style {
+    let by_share = canvas.state.levels.judge(wall.percent, None);
     let by_time = wall.eta_seconds.map(|eta| match &wall.only_if {
         None if eta < SOON => Severity::Critical,
         _ => Severity::Warning,
     });
     match by_share.max(by_time) {
-        None => theme.quiet(),
-        level => theme.severity(level),
+        None => canvas.theme.quiet(),
+        level => canvas.theme.severity(level),
     }
 }

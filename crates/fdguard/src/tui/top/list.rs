@@ -249,8 +249,8 @@ mod tests {
     use fdguard_core::host::{HostRow, HostView};
 
     use super::{Arrangement, Entry, Family, arrange};
-    use crate::tui::fixture;
-    use crate::tui::order::Sort;
+    use crate::tui::top::fixture;
+    use crate::tui::top::order::Sort;
 
     const TREE: Arrangement<'_> = Arrangement {
         sort: Sort::Pid,

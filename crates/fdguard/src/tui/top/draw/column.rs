@@ -4,8 +4,8 @@ use fdguard_core::growth::Growth;
 use fdguard_core::host::HostRow;
 
 use crate::report::host::{cell, mark, severity, wall_share};
-use crate::tui::list::Entry;
-use crate::tui::order::Sort;
+use crate::tui::top::list::Entry;
+use crate::tui::top::order::Sort;
 
 /// A column of the list, in the order on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

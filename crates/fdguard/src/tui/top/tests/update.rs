@@ -5,41 +5,38 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use fdguard_core::host::HostView;
 
-use crate::tui::{App, AppEvent, Effect, Sort, fixture};
+use crate::tui::top::{Effect, Sort, TopState, fixture};
 
-pub(super) fn app() -> App {
-    let mut app = App::new(Duration::from_secs(2), true);
+pub(super) fn app() -> TopState {
+    let mut app = TopState::new(Duration::from_secs(2));
     look(&mut app, 0, fixture::earlier());
     look(&mut app, 180, fixture::view());
     app
 }
 
-pub(super) fn look(app: &mut App, second: u64, view: HostView) -> Option<Effect> {
-    app.update(AppEvent::Look {
-        at: Duration::from_secs(second),
-        view: Box::new(view),
-    })
+pub(super) fn look(app: &mut TopState, second: u64, view: HostView) -> Option<Effect> {
+    app.observe(Duration::from_secs(second), view)
 }
 
-pub(super) fn press(app: &mut App, keys: &str) -> Option<Effect> {
-    let press = |app: &mut App, c: char| {
+pub(super) fn press(app: &mut TopState, keys: &str) -> Option<Effect> {
+    let press = |app: &mut TopState, c: char| {
         let code = match c {
             '\n' => KeyCode::Enter,
             '\u{1b}' => KeyCode::Esc,
             '\u{8}' => KeyCode::Backspace,
             c => KeyCode::Char(c),
         };
-        app.update(AppEvent::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+        app.press(KeyEvent::new(code, KeyModifiers::NONE))
     };
     keys.chars().map(|c| press(app, c)).last().flatten()
 }
 
-fn shown(app: &App) -> Vec<u32> {
+fn shown(app: &TopState) -> Vec<u32> {
     let rows = app.entries.iter().map(|entry| app.view.rows[entry.row].pid);
     rows.collect()
 }
 
-fn current(app: &App) -> u32 {
+fn current(app: &TopState) -> u32 {
     app.current().unwrap().pid
 }
 
@@ -59,7 +56,7 @@ fn the_cursor_stays_with_its_process_and_not_with_its_line() {
     later.rows[4].count = Some(1020);
     press(&mut app, "w");
     look(&mut app, 200, later);
-    assert_eq!((current(&app), app.cursor), (888, 0));
+    assert_eq!((current(&app), app.selection.cursor()), (888, 0));
 }
 
 #[test]
@@ -68,7 +65,7 @@ fn a_cursor_that_was_never_moved_stays_on_the_worst() {
     let mut later = fixture::view();
     later.rows[4].count = Some(1024);
     look(&mut app, 200, later);
-    assert_eq!((current(&app), app.cursor), (888, 0));
+    assert_eq!((current(&app), app.selection.cursor()), (888, 0));
 }
 
 #[test]
@@ -80,7 +77,7 @@ fn the_cursor_keeps_its_line_when_its_process_ends_or_its_number_is_reused() {
     later.rows[6].start_ticks = Some(1);
     later.rows[6].count = Some(3);
     look(&mut app, 200, later);
-    assert_eq!((current(&app), app.cursor), (888, 1));
+    assert_eq!((current(&app), app.selection.cursor()), (888, 1));
     look(&mut app, 210, HostView::default());
     assert!(app.current().is_none());
     assert_eq!(press(&mut app, "jkGg\n"), None);
@@ -127,25 +124,6 @@ fn escape_while_typing_clears_the_filter() {
 }
 
 #[test]
-fn control_c_quits_from_everywhere() {
-    for keys in ["", "?", "/x", "d"] {
-        let mut app = app();
-        press(&mut app, keys);
-        let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(app.update(AppEvent::Key(key)), Some(Effect::Quit), "{keys}");
-    }
-}
-
-#[test]
-fn help_is_closed_by_any_key_and_does_nothing_else() {
-    let mut app = app();
-    press(&mut app, "?");
-    assert_eq!(press(&mut app, "q"), None);
-    assert!(!app.help);
-    assert_eq!(press(&mut app, "q"), Some(Effect::Quit));
-}
-
-#[test]
 fn pausing_stops_looking_and_a_refresh_is_still_possible() {
     let mut app = app();
     press(&mut app, " ");
@@ -181,57 +159,42 @@ fn an_open_pane_pins_even_the_first_process() {
 fn the_pane_scrolls_to_its_end_and_straight_back() {
     let mut app = app();
     press(&mut app, "d");
-    app.update(AppEvent::Detail {
-        pid: 4242,
-        result: Ok(Box::new(fixture::holdings())),
-    });
-    let page = |app: &mut App, code| {
-        app.update(AppEvent::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+    app.fill_pane(4242, Ok(fixture::holdings()));
+    let page = |app: &mut TopState, code| {
+        app.press(KeyEvent::new(code, KeyModifiers::NONE));
         app.pane.as_ref().unwrap().scroll
     };
     let end = page(&mut app, KeyCode::PageDown);
     assert!(end > 0);
     assert_eq!(page(&mut app, KeyCode::PageDown), end);
     assert_eq!(page(&mut app, KeyCode::PageUp), 0);
-    assert_eq!(app.cursor, 0);
+    assert_eq!(app.selection.cursor(), 0);
 }
 
 #[test]
 fn an_answer_about_another_process_is_not_shown() {
     let mut app = app();
     press(&mut app, "d");
-    app.update(AppEvent::Detail {
-        pid: 1,
-        result: Err("late".to_owned()),
-    });
+    app.fill_pane(1, Err("late".to_owned()));
     assert!(app.pane.as_ref().unwrap().result.is_none());
     let mut holdings = fixture::holdings();
     holdings.snapshot.process.start_ticks = Some(1);
-    app.update(AppEvent::Detail {
-        pid: 4242,
-        result: Ok(Box::new(holdings)),
-    });
+    app.fill_pane(4242, Ok(holdings));
     let result = app.pane.as_ref().unwrap().result.as_ref().unwrap();
     assert!(result.as_ref().unwrap_err().contains("exited"));
 }
 
 #[test]
 fn the_list_scrolls_no_further_than_it_must() {
-    let mut app = App::new(Duration::from_secs(2), true);
+    let mut app = TopState::new(Duration::from_secs(2));
     look(&mut app, 0, fixture::crowd(100));
     let height = app.list_height();
     press(&mut app, "G");
-    assert_eq!((app.cursor, app.offset), (99, 100 - height));
+    assert_eq!((app.selection.cursor(), app.offset), (99, 100 - height));
     press(&mut app, "k");
     assert_eq!(app.offset, 100 - height);
-    app.update(AppEvent::Resize {
-        width: 80,
-        height: 200,
-    });
+    app.resize(80, 200);
     assert_eq!(app.offset, 0);
-    app.update(AppEvent::Resize {
-        width: 1,
-        height: 1,
-    });
+    app.resize(1, 1);
     press(&mut app, "gGjk");
 }

@@ -3,14 +3,14 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use super::app::App;
-use super::theme::Theme;
+use super::state::TopState;
+use crate::tui::theme::Theme;
+use crate::tui::widget;
 
 mod column;
 mod detail;
 mod header;
-mod help;
-mod list;
+mod processes;
 
 /// The layout of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,34 +29,29 @@ const CRAMPED: u16 = 8;
 const ROOMY: u16 = 12;
 
 /// Draws everything.
-pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
-    let theme = Theme::new(app.colour);
+pub(super) fn draw(frame: &mut Frame<'_>, app: &TopState, theme: &Theme) {
     let areas = areas(app, frame.area());
     let buffer = frame.buffer_mut();
-    header::draw(buffer, areas.header, app, &theme);
-    list::draw(buffer, areas.heading, areas.list, app, &theme);
-    detail::draw(buffer, areas.pane, app, &theme);
-    header::draw_footer(buffer, areas.footer, app, &theme);
-    if app.help {
-        help::draw(frame, app, &theme);
-    }
+    header::draw(buffer, areas.header, app, theme);
+    processes::draw(buffer, areas.heading, areas.list, app, theme);
+    detail::draw(buffer, areas.pane, app, theme);
+    header::draw_footer(buffer, areas.footer, app, theme);
 }
 
 /// How many rows of the list fit on a screen of the known size.
-pub(super) fn list_height(app: &App) -> usize {
+pub(super) fn list_height(app: &TopState) -> usize {
     let (width, height) = app.size;
     usize::from(areas(app, Rect::new(0, 0, width, height)).list.height)
 }
 
 /// The number of text lines in the pane, and how many of them fit on a screen of the known size.
-pub(super) fn pane_extent(app: &App) -> (usize, usize) {
+pub(super) fn pane_extent(app: &TopState) -> (usize, usize) {
     let (width, height) = app.size;
     let pane = areas(app, Rect::new(0, 0, width, height)).pane;
-    let room = usize::from(pane.height.saturating_sub(2));
-    (detail::length(app, width), room)
+    (detail::length(app, pane), widget::pane_room(pane))
 }
 
-fn areas(app: &App, area: Rect) -> Areas {
+fn areas(app: &TopState, area: Rect) -> Areas {
     let cramped = area.height < CRAMPED;
     let gaps = u16::from(!app.view.gaps.is_empty() && area.height >= ROOMY);
     let (header, footer) = if cramped { (1, 0) } else { (2 + gaps, 1) };

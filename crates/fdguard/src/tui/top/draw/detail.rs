@@ -6,42 +6,32 @@ use fdguard_core::{Gap, Summary, command_line};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Paragraph, Widget as _};
 
-use super::Theme;
 use crate::report::host::{cell, mark, severity};
 use crate::report::wrap::wrap;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::tui::app::{App, Holdings};
+use crate::tui::theme::Theme;
+use crate::tui::top::state::{Holdings, TopState};
+use crate::tui::widget;
 
 /// Columns for a class and its count.
 const CLASS: usize = 26;
 
 /// Draws the pane, if it is open.
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &TopState, theme: &Theme) {
     let Some(pane) = app.pane.as_ref().filter(|_| !area.is_empty()) else {
         return;
     };
-    let lines = lines(app, usize::from(area.width.saturating_sub(2)), theme);
-    let room = usize::from(area.height.saturating_sub(2));
-    // If the pane became shorter while scrolled, show its end.
-    let first = pane.scroll.min(lines.len().saturating_sub(room));
-    let below = lines.len().saturating_sub(first + room);
-    let mut block = Block::bordered().title(title(app));
-    if below > 0 {
-        block = block.title_bottom(format!(" {below} more: PgDn "));
-    }
-    let shown: Vec<Line<'_>> = lines.into_iter().skip(first).take(room).collect();
-    Paragraph::new(shown).block(block).render(area, buffer);
+    let lines = lines(app, widget::pane_width(area), theme);
+    widget::draw_pane(buffer, area, title(app), lines, pane.scroll);
 }
 
-/// Lines of text at this width, frame included.
-pub(super) fn length(app: &App, width: u16) -> usize {
-    let width = usize::from(width.saturating_sub(2));
-    lines(app, width, &Theme::new(false)).len()
+/// Lines of text in the pane.
+pub(super) fn length(app: &TopState, area: Rect) -> usize {
+    lines(app, widget::pane_width(area), &Theme::new(false)).len()
 }
 
-fn title(app: &App) -> String {
+fn title(app: &TopState) -> String {
     let Some(pane) = &app.pane else {
         return String::new();
     };
@@ -73,7 +63,7 @@ fn command_line(snapshot: &Snapshot) -> String {
     words.join(" ")
 }
 
-fn lines(app: &App, width: usize, theme: &Theme) -> Vec<Line<'static>> {
+fn lines(app: &TopState, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     match app.pane.as_ref().and_then(|pane| pane.result.as_ref()) {
         None => vec![Line::styled("reading…", theme.quiet())],
         Some(Err(why)) => styled(

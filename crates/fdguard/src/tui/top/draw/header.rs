@@ -7,16 +7,17 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget as _;
 
-use super::Theme;
 use crate::report::host::{cell, mark, severity, wall_share};
 use crate::terminal::sanitize_str;
-use crate::tui::app::App;
+use crate::tui::theme::Theme;
+use crate::tui::top::state::TopState;
+use crate::tui::widget::key_line;
 
 /// The kernel uses a ceiling this large to mean that there is none.
 const NO_CEILING: u64 = i64::MAX as u64;
 
 /// The totals, the state of the list, and the first gap.
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &TopState, theme: &Theme) {
     let lines = [
         Some(totals(app, theme)),
         Some(state(app, theme)),
@@ -27,7 +28,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
     }
 }
 
-fn totals(app: &App, theme: &Theme) -> Line<'static> {
+fn totals(app: &TopState, theme: &Theme) -> Line<'static> {
     let mut line = Line::from(Span::styled("fdguard top", theme.title()));
     if app.paused {
         line.push_span(Span::raw(" "));
@@ -60,7 +61,7 @@ fn totals(app: &App, theme: &Theme) -> Line<'static> {
 }
 
 /// A summary of all processes, and of what the list shows.
-fn state(app: &App, theme: &Theme) -> Line<'static> {
+fn state(app: &TopState, theme: &Theme) -> Line<'static> {
     let rows = &app.view.rows;
     let of = |wanted| {
         let near = rows
@@ -102,7 +103,7 @@ fn state(app: &App, theme: &Theme) -> Line<'static> {
     line
 }
 
-fn gap(app: &App, theme: &Theme) -> Option<Line<'static>> {
+fn gap(app: &TopState, theme: &Theme) -> Option<Line<'static>> {
     let first = app.view.gaps.first()?;
     let others = match app.view.gaps.len() {
         1 => String::new(),
@@ -116,7 +117,7 @@ fn gap(app: &App, theme: &Theme) -> Option<Line<'static>> {
 }
 
 /// The most used keys, or the filter while it is edited.
-pub(super) fn draw_footer(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
+pub(super) fn draw_footer(buffer: &mut Buffer, area: Rect, app: &TopState, theme: &Theme) {
     let line = if app.editing {
         Line::from(vec![
             Span::styled("filter: ", theme.title()),
@@ -134,13 +135,7 @@ pub(super) fn draw_footer(buffer: &mut Buffer, area: Rect, app: &App, theme: &Th
             ("d", "detail"),
             ("space", "pause"),
         ];
-        let spans = keys.into_iter().flat_map(|(key, word)| {
-            [
-                Span::styled(key, theme.key()),
-                Span::raw(format!(" {word}  ")),
-            ]
-        });
-        Line::from_iter(spans)
+        key_line(keys, usize::from(area.width), theme)
     };
     line.render(area, buffer);
 }

@@ -2,25 +2,33 @@
 
 use std::time::{Duration, Instant};
 
+use crossterm::event::KeyCode;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::update::{app, look, press};
-use crate::tui::{App, AppEvent, fixture, view};
+use super::watch::Scripted;
+use crate::tui::app::App;
+use crate::tui::input::Input;
+use crate::tui::theme::Theme;
+use crate::tui::top::draw::draw;
+use crate::tui::top::{TopState, TopView, fixture};
 
-fn screen(app: &mut App, width: u16, height: u16) -> TestBackend {
-    app.update(AppEvent::Resize { width, height });
+fn screen(app: &mut TopState, width: u16, height: u16) -> TestBackend {
+    screen_in(app, width, height, true)
+}
+
+fn screen_in(app: &mut TopState, width: u16, height: u16, colour: bool) -> TestBackend {
+    app.resize(width, height);
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| view::draw(frame, app)).unwrap();
+    let theme = Theme::new(colour);
+    terminal.draw(|frame| draw(frame, app, &theme)).unwrap();
     terminal.backend().clone()
 }
 
-fn with_pane(app: &mut App) {
+fn with_pane(app: &mut TopState) {
     press(app, "d");
-    app.update(AppEvent::Detail {
-        pid: 4242,
-        result: Ok(Box::new(fixture::holdings())),
-    });
+    app.fill_pane(4242, Ok(fixture::holdings()));
 }
 
 #[test]
@@ -49,9 +57,12 @@ fn the_tree_with_a_filter_at_120_by_40() {
 
 #[test]
 fn the_help_at_80_by_24() {
-    let mut app = app();
-    press(&mut app, "?");
-    insta::assert_snapshot!(screen(&mut app, 80, 24));
+    let mut source = Scripted::default();
+    let mut app = App::new(TopView::new(app(), &mut source), true);
+    app.handle(Input::Key(KeyCode::Char('?').into()));
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| app.draw(frame)).unwrap();
+    insta::assert_snapshot!(terminal.backend());
 }
 
 #[test]
@@ -72,10 +83,7 @@ fn the_detail_pane_at_120_by_40() {
 fn a_process_that_cannot_be_looked_at_says_why() {
     let mut app = app();
     press(&mut app, "d");
-    app.update(AppEvent::Detail {
-        pid: 4242,
-        result: Err("permission denied: run as root".to_owned()),
-    });
+    app.fill_pane(4242, Err("permission denied: run as root".to_owned()));
     let text = screen(&mut app, 80, 24).to_string();
     assert!(
         text.contains("could not read the process: permission denied"),
@@ -91,7 +99,7 @@ fn a_narrow_terminal_gives_up_columns_by_their_worth() {
 #[test]
 fn no_size_is_too_small_to_draw() {
     for (width, height) in [(1, 1), (2, 3), (40, 5), (5, 40), (300, 2), (13, 8)] {
-        for keys in ["", "t", "?", "/x", "d", "G"] {
+        for keys in ["", "t", "/x", "d", "G"] {
             let mut app = app();
             press(&mut app, keys);
             screen(&mut app, width, height);
@@ -111,9 +119,9 @@ fn a_name_cannot_reach_the_terminal_as_a_command() {
 
 #[test]
 fn without_colour_every_mark_is_still_there() {
-    let mut app = App::new(Duration::from_secs(2), false);
+    let mut app = TopState::new(Duration::from_secs(2));
     look(&mut app, 0, fixture::view());
-    let backend = screen(&mut app, 80, 24);
+    let backend = screen_in(&mut app, 80, 24, false);
     let cells = backend.buffer().content();
     let plain = ratatui::style::Color::Reset;
     assert!(
@@ -126,7 +134,7 @@ fn without_colour_every_mark_is_still_there() {
 
 #[test]
 fn two_thousand_processes_are_taken_in_and_drawn_without_a_pause() {
-    let mut app = App::new(Duration::from_secs(2), true);
+    let mut app = TopState::new(Duration::from_secs(2));
     press(&mut app, "t");
     look(&mut app, 0, fixture::crowd(2000));
     let start = Instant::now();

@@ -5,14 +5,14 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget as _;
 
-use super::Theme;
 use super::column::{Column, columns};
 use crate::report::host::{cell, severity, wall_share};
-use crate::tui::app::App;
-use crate::tui::list::Entry;
+use crate::tui::theme::Theme;
+use crate::tui::top::list::Entry;
+use crate::tui::top::state::TopState;
 
 /// The headings and the lines below them.
-pub(super) fn draw(buffer: &mut Buffer, heading: Rect, area: Rect, app: &App, theme: &Theme) {
+pub(super) fn draw(buffer: &mut Buffer, heading: Rect, area: Rect, app: &TopState, theme: &Theme) {
     let largest = app.view.rows.iter().map(|row| row.pid).max();
     let digits = largest.map_or(0, |pid| pid.to_string().len());
     let columns = columns(usize::from(area.width), digits, app.tree);
@@ -28,13 +28,13 @@ pub(super) fn draw(buffer: &mut Buffer, heading: Rect, area: Rect, app: &App, th
     let shown = app.entries.iter().enumerate().skip(app.offset);
     for ((at, entry), row) in shown.zip(area.rows()) {
         line(&columns, entry, app, theme).render(row, buffer);
-        if at == app.cursor {
+        if at == app.selection.cursor() {
             buffer.set_style(row, theme.selected());
         }
     }
 }
 
-fn headings(columns: &[(Column, usize)], app: &App, theme: &Theme) -> Line<'static> {
+fn headings(columns: &[(Column, usize)], app: &TopState, theme: &Theme) -> Line<'static> {
     let spans = columns.iter().flat_map(|(column, width)| {
         let style = if column.shows(app.sort) {
             theme.sorted()
@@ -50,7 +50,12 @@ fn headings(columns: &[(Column, usize)], app: &App, theme: &Theme) -> Line<'stat
     Line::from_iter(spans)
 }
 
-fn line(columns: &[(Column, usize)], entry: &Entry, app: &App, theme: &Theme) -> Line<'static> {
+fn line(
+    columns: &[(Column, usize)],
+    entry: &Entry,
+    app: &TopState,
+    theme: &Theme,
+) -> Line<'static> {
     let Some(row) = app.view.rows.get(entry.row) else {
         return Line::default();
     };
