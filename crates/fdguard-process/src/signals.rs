@@ -29,8 +29,8 @@ pub const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// each signal twice.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A record in the pipe: the signal and its sender, four bytes each, and the time in eight. So short
-/// a write is atomic.
+/// A record in the pipe: the signal and its sender, four bytes each, and the time in eight. So
+/// short a write is atomic.
 const RECORD: usize = 16;
 
 /// The number of listeners by signal. The signals of Linux are 1 to 64.

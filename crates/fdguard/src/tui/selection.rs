@@ -26,7 +26,8 @@ impl<K: PartialEq> Selection<K> {
         self.cursor
     }
 
-    /// Moves the cursor in a list with these rows. The first row is a choice only if it is `pinned`.
+    /// Moves the cursor in a list with these rows. The first row is a choice only if it is
+    /// `pinned`.
     pub(super) fn step<T>(
         &mut self,
         step: Step,
