@@ -207,17 +207,23 @@ def render(measured):
         "",
         "use super::offsets::{DebugOffsets, Offsets};",
         "",
-        "/// One row a minor version, in their order.",
-        f"pub(crate) const TABLE: [Offsets; {len(measured)}] = [",
     ]
+    rows = ", ".join(f"MINOR_{minor}" for minor in MINORS)
+    before = None
     for minor in MINORS:
-        lines.append("    Offsets {")
-        for name, value in measured[minor].items():
-            if not name.startswith("debug."):
-                lines.append(f"        {name}: {value},")
-        lines.append("    },")
+        row = {name: value for name, value in measured[minor].items() if not name.startswith("debug.")}
+        lines.append(f"const MINOR_{minor}: Offsets = Offsets {{")
+        if before is not None:
+            kept = measured[before]
+            row = {name: value for name, value in row.items() if kept.get(name) != value}
+        lines += [f"    {name}: {value}," for name, value in row.items()]
+        lines += [] if before is None else [f"    ..MINOR_{before}"]
+        lines.append("};")
+        before = minor
     lines += [
-        "];",
+        "",
+        "/// One row a minor version, in their order.",
+        f"pub(crate) const TABLE: [Offsets; {len(measured)}] = [{rows}];",
         "",
         "/// Where 3.13's `_Py_DebugOffsets` keeps each offset.",
         "pub(crate) const DEBUG_3_13: DebugOffsets = DebugOffsets {",
