@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use fdguard_core::{Class, TcpState, Text};
+use fdguard_probe::anonymous;
 
 /// Classifies a link of `/proc`: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent if
 /// only the process could know it: the kind of a socket.
@@ -17,8 +18,9 @@ pub fn of_link(link: &[u8]) -> (Option<Class>, Text) {
     let target = Text::from(link);
     let text = String::from_utf8_lossy(link);
     if let Some(name) = text.strip_prefix("anon_inode:") {
-        let name = name.trim_matches(['[', ']']);
-        return (Some(anonymous(name)), target);
+        let raw = || Class::Other(name.trim_matches(['[', ']']).into());
+        let class = anonymous::class_by_name(name.as_bytes()).unwrap_or_else(raw);
+        return (Some(class), target);
     }
     let class = match () {
         () if text.starts_with("pipe:[") => Some(Class::Pipe),
@@ -74,25 +76,6 @@ fn tcp_state(number: Option<u32>) -> TcpState {
         Some(10) => TcpState::Listen,
         Some(11) => TcpState::Closing,
         _ => TcpState::Unknown,
-    }
-}
-
-fn anonymous(name: &str) -> Class {
-    match name {
-        "eventpoll" => Class::Eventpoll,
-        "eventfd" => Class::Eventfd,
-        "timerfd" => Class::Timerfd,
-        "signalfd" => Class::Signalfd,
-        "inotify" | "inotify]" => Class::Inotify,
-        "fanotify" => Class::Fanotify,
-        "pidfd" => Class::Pidfd,
-        "io_uring" => Class::IoUring,
-        "perf_event" => Class::PerfEvent,
-        "bpf-map" => Class::BpfMap,
-        "bpf-prog" => Class::BpfProg,
-        "bpf_link" => Class::BpfLink,
-        "userfaultfd" => Class::Userfaultfd,
-        other => Class::Other(other.into()),
     }
 }
 

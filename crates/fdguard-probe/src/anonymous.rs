@@ -67,7 +67,8 @@ static KINDS: &[AnonymousKind] = &[
 ];
 
 /// The class by the kernel's name, with or without brackets.
-pub(crate) fn class_by_name(name: &[u8]) -> Option<Class> {
+#[must_use]
+pub fn class_by_name(name: &[u8]) -> Option<Class> {
     let inner = name.strip_prefix(b"[").and_then(|it| it.strip_suffix(b"]"));
     let bare = inner.unwrap_or(name);
     let found = |kind: &&AnonymousKind| kind.names.iter().any(|name| name.as_bytes() == bare);

@@ -6,7 +6,7 @@
 //! can never mix two processes, and uses netlink to identify sockets. It holds a handful of
 //! descriptors itself and runs nothing inside the target.
 
-mod anonymous;
+pub mod anonymous;
 pub mod error;
 pub mod linux;
 mod lsof;

@@ -43,7 +43,7 @@ pub use protection::{Protection, ReportPolicy};
 pub use ring::DrainedEvents;
 pub use session::TraceSession;
 pub use site::{CallPath, OpenFd, Site};
-pub use source::{EventReader, ProcessKey, TraceSource};
+pub use source::{EventReader, TraceSource};
 pub use state::{OpenSites, StateParts, TraceScope, TraceState};
 pub use symbol::Symbols;
 pub use table::{Descriptor, ExitReport, ProcessTable, ProcessTables};

@@ -9,12 +9,12 @@ use fdguard_core::lifetimes::{
     JudgedSite, LEAST, NamedPath, PathHistory, PathNumber, Peak, ProcessLifetimes, sites,
 };
 use fdguard_core::origin::Stack;
-use fdguard_core::{Class, Fd, Text};
+use fdguard_core::{Class, Fd, Text, TraceKey};
 use fdguard_proc::process;
 use fdguard_wire::{EventKind, EventRecord, OpenCall};
 
 use crate::call_class::CallClasses;
-use crate::source::{ProcessKey, TraceSource};
+use crate::source::TraceSource;
 use crate::symbol::{self, Symbols};
 use crate::table::{ProcessTable, RawFrame};
 
@@ -37,7 +37,7 @@ pub struct TracedProcess {
     /// Its name.
     pub comm: String,
     /// The process that it was forked from, if it runs the same program.
-    pub parent: Option<ProcessKey>,
+    pub parent: Option<TraceKey>,
     /// Every line that opened something, those that leak first.
     pub sites: Vec<JudgedSite>,
     /// The classes of descriptors as far as the calls determine them, by number and open time.
@@ -73,7 +73,7 @@ impl TracedProcess {
 /// The lifetimes of all processes of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Lifetimes {
-    processes: BTreeMap<ProcessKey, State>,
+    processes: BTreeMap<TraceKey, State>,
     /// When the end of the program began.
     ending: Option<u64>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Lifetimes {
 struct State {
     pid: u32,
     lifetimes: ProcessLifetimes,
-    parent: Option<ProcessKey>,
+    parent: Option<TraceKey>,
     comm: String,
     calls: CallClasses,
     classes: HashMap<(Fd, u64), Class>,
@@ -110,7 +110,7 @@ impl Lifetimes {
     /// id in the trace, `traits` reports what a stack contains.
     pub(crate) fn apply_events(
         &mut self,
-        key: ProcessKey,
+        key: TraceKey,
         source: &dyn TraceSource,
         events: &[EventRecord],
         number: &dyn Fn(u32) -> StackId,
@@ -126,13 +126,13 @@ impl Lifetimes {
         for event in events {
             state.apply_event(event, number, traits);
         }
-        state.read_links(key.0, events);
+        state.read_links(key.pid, events);
     }
 
     /// Events of a process were lost: its own table corrects the state.
     pub(crate) fn lose(
         &mut self,
-        key: ProcessKey,
+        key: TraceKey,
         source: &dyn TraceSource,
         count: u64,
         number: &dyn Fn(u32) -> StackId,
@@ -148,7 +148,7 @@ impl Lifetimes {
     /// A process is gone, and this is its table.
     pub(crate) fn finish(
         &mut self,
-        key: ProcessKey,
+        key: TraceKey,
         table: &ProcessTable,
         now: u64,
         number: &dyn Fn(u32) -> StackId,
@@ -167,7 +167,7 @@ impl Lifetimes {
     fn forget(&mut self) {
         let clean = |state: &State| state.lifetimes.is_gone() && state.lifetimes.is_clean();
         let keys = self.processes.iter().filter(|(_, state)| clean(state));
-        let keys: Vec<ProcessKey> = keys.map(|(key, _)| *key).collect();
+        let keys: Vec<TraceKey> = keys.map(|(key, _)| *key).collect();
         let oldest = keys.len().saturating_sub(MOST_CLEAN);
         for key in keys.iter().take(oldest) {
             self.processes.remove(key);
@@ -194,7 +194,7 @@ impl Lifetimes {
     pub(crate) fn unnamed(
         &mut self,
         now: u64,
-        table_of: &dyn Fn(ProcessKey) -> Option<ProcessTable>,
+        table_of: &dyn Fn(TraceKey) -> Option<ProcessTable>,
         raw_frames: &dyn Fn(StackId) -> Vec<RawFrame>,
     ) -> Vec<UnnamedProcess> {
         let processes = self.processes.iter_mut().map(|(key, state)| {
@@ -202,7 +202,7 @@ impl Lifetimes {
                 && let Some(table) = table_of(*key)
             {
                 state.note_uses(&table);
-                state.comm = comm(key.0).unwrap_or_else(|| state.comm.clone());
+                state.comm = comm(key.pid).unwrap_or_else(|| state.comm.clone());
             }
             state.unnamed(*key, now, raw_frames)
         });
@@ -210,11 +210,11 @@ impl Lifetimes {
     }
 
     /// The state of a process; `None` before its table can be read.
-    fn state(&mut self, key: ProcessKey, source: &dyn TraceSource) -> Option<&mut State> {
+    fn state(&mut self, key: TraceKey, source: &dyn TraceSource) -> Option<&mut State> {
         if !self.processes.contains_key(&key) {
             let table = source.table(key).ok().flatten()?;
             let mut state = State::new(key, &table);
-            if let Some(ending) = self.ending.filter(|ending| key.1 < *ending) {
+            if let Some(ending) = self.ending.filter(|ending| key.began < *ending) {
                 state.lifetimes.end_begins(ending);
             }
             self.processes.insert(key, state);
@@ -269,7 +269,7 @@ fn named(
 }
 
 impl State {
-    fn new((pid, began): ProcessKey, table: &ProcessTable) -> Self {
+    fn new(TraceKey { pid, began }: TraceKey, table: &ProcessTable) -> Self {
         let forked = table.open.iter().filter(|(_, one)| one.forks > 0);
         let inherited = table.inherited.iter().chain(forked.map(|(fd, _)| fd));
         Self {
@@ -399,7 +399,7 @@ impl State {
 
     fn unnamed(
         &self,
-        (pid, began): ProcessKey,
+        TraceKey { pid, began }: TraceKey,
         now: u64,
         raw_frames: &dyn Fn(StackId) -> Vec<RawFrame>,
     ) -> UnnamedProcess {

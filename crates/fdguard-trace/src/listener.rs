@@ -26,7 +26,7 @@ use crate::lifetimes::{Lifetimes, TraitsOfStacks, UnnamedProcess};
 use crate::observed_trace::is_alive;
 use crate::omission;
 use crate::ring::DrainedEvents;
-use crate::source::{EventReader, ProcessKey, TraceSource};
+use crate::source::{EventReader, TraceSource};
 use crate::stacks::Stacks;
 use crate::symbol::Symbols;
 
@@ -112,9 +112,9 @@ fn lock(pump: &Mutex<EventPump>) -> MutexGuard<'_, EventPump> {
 #[derive(Debug)]
 pub(crate) struct EventPump {
     source: Arc<dyn TraceSource>,
-    readers: BTreeMap<ProcessKey, ProcessReader>,
+    readers: BTreeMap<TraceKey, ProcessReader>,
     /// Ended processes, and those that could not be read.
-    over: BTreeSet<ProcessKey>,
+    over: BTreeSet<TraceKey>,
     detector: HazardDetector,
     pub(crate) lifetimes: Lifetimes,
     pub(crate) children: ChildWatch,
@@ -154,10 +154,11 @@ impl EventPump {
         self.find();
         let now = monotonic();
         let mut most = 0;
-        let latest: HashMap<u32, u64> = self.readers.keys().copied().collect();
+        let keys = self.readers.keys();
+        let latest: HashMap<u32, u64> = keys.map(|key| (key.pid, key.began)).collect();
         for (key, mut reader) in std::mem::take(&mut self.readers) {
             // Checked before reading: a process that is gone now writes nothing afterwards.
-            let is_over = latest.get(&key.0) != Some(&key.1) || !is_alive(key.0);
+            let is_over = latest.get(&key.pid) != Some(&key.began) || !is_alive(key.pid);
             // A file that cannot be read any more belongs to no process.
             let Ok(drained) = reader.events.drain(now, is_end || is_over) else {
                 self.close(key, &reader);
@@ -179,7 +180,7 @@ impl EventPump {
     /// Applies the events of one process.
     fn process_events(
         &mut self,
-        key: ProcessKey,
+        key: TraceKey,
         reader: &mut ProcessReader,
         drained: DrainedEvents,
         (now, is_end): (u64, bool),
@@ -201,8 +202,12 @@ impl EventPump {
         self.lifetimes
             .apply_events(key, source, &drained.events, &number, &traits);
         let process = reader.feed.process();
-        self.children
-            .apply_events(process, (key.1, drained.is_forked), &drained.events, number);
+        self.children.apply_events(
+            process,
+            (key.began, drained.is_forked),
+            &drained.events,
+            number,
+        );
         for (known, count) in reader.omissions.iter_mut().zip(drained.omissions) {
             // A header that could not be read has no counts.
             *known = count.max(*known);
@@ -226,7 +231,7 @@ impl EventPump {
     }
 
     /// A process is gone: its table is read once more.
-    fn finish(&mut self, key: ProcessKey, feed: &Feed, now: u64) {
+    fn finish(&mut self, key: TraceKey, feed: &Feed, now: u64) {
         if let Ok(Some(table)) = self.source.table(key) {
             let stacks: BTreeSet<u32> = table.accounts.keys().copied().collect();
             self.stacks.learn_from(key, Some(&table), stacks);
@@ -238,7 +243,7 @@ impl EventPump {
         self.children.end(feed.process(), now);
     }
 
-    fn close(&mut self, key: ProcessKey, reader: &ProcessReader) {
+    fn close(&mut self, key: TraceKey, reader: &ProcessReader) {
         self.stacks.forget(key);
         for (total, count) in self.omissions.iter_mut().zip(reader.omissions) {
             *total += count;
@@ -260,7 +265,7 @@ impl EventPump {
 
     /// Whether all events of a process were read: then its records are no longer needed. Not while
     /// they are being read, and not before it was found.
-    pub(crate) fn is_done_with(&self, key: ProcessKey) -> bool {
+    pub(crate) fn is_done_with(&self, key: TraceKey) -> bool {
         !self.readers.contains_key(&key) && self.over.contains(&key)
     }
 
@@ -280,14 +285,10 @@ impl EventPump {
                 self.over.insert(key);
                 continue;
             }
-            let process = TraceKey {
-                pid: key.0,
-                began: key.1,
-            };
             if let Ok(events) = self.source.events(key) {
                 let reader = ProcessReader {
                     events,
-                    feed: Feed::new(process),
+                    feed: Feed::new(key),
                     omissions: [0; Omission::KINDS],
                 };
                 self.readers.insert(key, reader);

@@ -72,7 +72,7 @@ impl ObservedTrace {
         let mut pids = vec![self.pid];
         if self.is_whole {
             let keys = PreloadSource::foreign(&self.dir).processes()?;
-            let others: BTreeSet<u32> = keys.into_iter().map(|key| key.0).collect();
+            let others: BTreeSet<u32> = keys.into_iter().map(|key| key.pid).collect();
             let running = others.into_iter().filter(|pid| is_alive(*pid));
             // A pid may belong to another process by now.
             let ours = |pid: &u32| dir_of(*pid).ok().flatten().as_ref() == Some(&self.dir);

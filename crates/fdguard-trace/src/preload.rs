@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use crate::observed_trace::{self, is_alive};
 use crate::protection::Protection;
 use crate::ring::Ring;
-use crate::source::{EventReader, ProcessKey, TraceSource};
+use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
 use crate::trace_dir::TraceDir;
 use crate::{BlindReason, Error, TracedProgram};
+use fdguard_core::TraceKey;
 
 /// How the name of a process's file ends.
 const SUFFIX: &str = ".fdguard";
@@ -108,7 +109,7 @@ impl PreloadSource {
         }
     }
 
-    fn file(&self, (pid, began): ProcessKey) -> io::Result<PathBuf> {
+    fn file(&self, TraceKey { pid, began }: TraceKey) -> io::Result<PathBuf> {
         let dir = self.path().ok_or(io::ErrorKind::NotFound)?;
         Ok(dir.join(format!("{pid}-{began}{SUFFIX}")))
     }
@@ -123,7 +124,7 @@ impl TraceSource for PreloadSource {
         self.blind
     }
 
-    fn processes(&self) -> Result<Vec<ProcessKey>, Error> {
+    fn processes(&self) -> Result<Vec<TraceKey>, Error> {
         let Some(dir) = self.path() else {
             return Ok(Vec::new());
         };
@@ -145,22 +146,22 @@ impl TraceSource for PreloadSource {
         Ok(keys)
     }
 
-    fn events(&self, key: ProcessKey) -> io::Result<Box<dyn EventReader>> {
+    fn events(&self, key: TraceKey) -> io::Result<Box<dyn EventReader>> {
         Ok(Box::new(Ring::open(&self.file(key)?)?))
     }
 
-    fn table(&self, key: ProcessKey) -> io::Result<Option<ProcessTable>> {
+    fn table(&self, key: TraceKey) -> io::Result<Option<ProcessTable>> {
         ProcessTable::read(&self.file(key)?)
     }
 
     /// The file of a program that was replaced is no longer mapped.
-    fn is_outlived(&self, key: ProcessKey) -> bool {
+    fn is_outlived(&self, key: TraceKey) -> bool {
         let Ok(file) = self.file(key) else {
             return false;
         };
         let name = file.file_name().unwrap_or_default().as_bytes();
         let is_absent = || {
-            let maps = std::fs::read(format!("/proc/{}/maps", key.0)).unwrap_or_default();
+            let maps = std::fs::read(format!("/proc/{}/maps", key.pid)).unwrap_or_default();
             // An ended process has no maps, and if the maps cannot be read, the table is trusted.
             !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
         };
@@ -168,7 +169,7 @@ impl TraceSource for PreloadSource {
         is_absent() && is_absent()
     }
 
-    fn remove(&self, key: ProcessKey) {
+    fn remove(&self, key: TraceKey) {
         if let RecordDir::Own(_) = self.dir
             && let Ok(file) = self.file(key)
         {
@@ -183,7 +184,7 @@ impl Drop for PreloadSource {
     fn drop(&mut self) {
         // A process that stays alive would complain at each exec that its library is gone.
         let keys = self.processes().unwrap_or_default();
-        let is_used = keys.into_iter().any(|(pid, _)| is_alive(pid));
+        let is_used = keys.into_iter().any(|key| is_alive(key.pid));
         if let RecordDir::Own(dir) = &mut self.dir
             && let Some(dir) = dir.take().filter(|_| is_used)
         {
@@ -193,9 +194,12 @@ impl Drop for PreloadSource {
 }
 
 /// `PID-BEGAN.fdguard`.
-fn key_of(name: &OsStr) -> Option<ProcessKey> {
+fn key_of(name: &OsStr) -> Option<TraceKey> {
     let (pid, began) = name.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?;
-    Some((pid.parse().ok()?, began.parse().ok()?))
+    Some(TraceKey {
+        pid: pid.parse().ok()?,
+        began: began.parse().ok()?,
+    })
 }
 
 fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: OsString) {
@@ -239,11 +243,17 @@ mod tests {
     use std::ffi::{OsStr, OsString};
     use std::path::Path;
 
+    use fdguard_core::TraceKey;
+
     use super::{key_of, node_options};
 
     #[test]
     fn only_the_files_of_processes_have_a_key() {
-        assert_eq!(key_of(OsStr::new("12-345.fdguard")), Some((12, 345)));
+        let key = TraceKey {
+            pid: 12,
+            began: 345,
+        };
+        assert_eq!(key_of(OsStr::new("12-345.fdguard")), Some(key));
         for other in [
             "12-345.left",
             "libfdguard_preload.so",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use fdguard_core::TraceKey;
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::origin::Origin;
 use jiff::Timestamp;
@@ -15,7 +16,7 @@ use crate::lifetimes::SiteDetail;
 use crate::listener::{Listener, monotonic};
 use crate::observed_trace::{UntracedProgram, is_alive};
 use crate::site::Site;
-use crate::source::{ProcessKey, TraceSource};
+use crate::source::TraceSource;
 use crate::state::{OpenSites, StateParts, TraceScope, TraceState};
 use crate::symbol::Symbols;
 use crate::table::{ProcessTable, ProcessTables};
@@ -41,7 +42,7 @@ pub struct TraceSession {
     /// The programs without records that its processes became.
     became: BTreeMap<u32, UntracedProgram>,
     /// Programs that became others.
-    outlived: BTreeSet<ProcessKey>,
+    outlived: BTreeSet<TraceKey>,
     /// Processes that recorded at some poll.
     recorded: BTreeSet<u32>,
     /// The program that each process without records was running when it was examined.
@@ -111,12 +112,12 @@ impl TraceSession {
         }
         let mut tables = self.tables()?;
         self.recorded.extend(tables.latest().map(|table| table.pid));
-        let latest = tables.latest().map(|table| (table.pid, table.began));
-        let outlived: Vec<ProcessKey> =
-            latest.filter(|key| self.source.is_outlived(*key)).collect();
+        let latest = tables.latest().map(ProcessTable::key);
+        let outlived: Vec<TraceKey> = latest.filter(|key| self.source.is_outlived(*key)).collect();
         for key in outlived {
             self.outlived.insert(key);
-            self.became.insert(key.0, UntracedProgram::from_pid(key.0));
+            self.became
+                .insert(key.pid, UntracedProgram::from_pid(key.pid));
         }
         tables.outlive(&self.outlived);
         let gone = if self.is_observer {
@@ -127,7 +128,7 @@ impl TraceSession {
             tables.take_unwanted(|table| self.is_wanted(table))
         };
         for table in &gone {
-            self.source.remove((table.pid, table.began));
+            self.source.remove(table.key());
         }
         self.forget(&tables);
         self.tables = tables;
@@ -136,7 +137,7 @@ impl TraceSession {
 
     fn is_wanted(&self, table: &ProcessTable) -> bool {
         let holds = self.keep_ended && table.open.values().any(|one| one.forks == 0);
-        let is_done = self.listener.pump().is_done_with((table.pid, table.began));
+        let is_done = self.listener.pump().is_done_with(table.key());
         holds || Some(table.pid) == self.root || is_alive(table.pid) || !is_done
     }
 
@@ -207,7 +208,11 @@ impl TraceSession {
             let unnamed = self.listener.polled(is_end).unnamed().into_iter();
             processes.extend(unnamed.map(|process| process.name(symbols, detail)));
             // A process that became a program that does not record is not what it was.
-            processes.retain(|one| !self.outlived.contains(&(one.pid, one.began)));
+            let is_outlived = |one: &crate::TracedProcess| {
+                let (pid, began) = (one.pid, one.began);
+                self.outlived.contains(&TraceKey { pid, began })
+            };
+            processes.retain(|one| !is_outlived(one));
         }
         let (hazards, gaps) = match wanted.hazards {
             true => self.listener.polled(is_end).hazards(symbols),

@@ -7,15 +7,12 @@
 use std::fmt::Debug;
 use std::io;
 
+use fdguard_core::TraceKey;
 use fdguard_core::event::CollectedEvents;
 
 use crate::ring::DrainedEvents;
 use crate::table::ProcessTable;
 use crate::{BlindReason, Error};
-
-/// A process by its pid and the time (monotonic clock, nanoseconds) at which its current program
-/// began to record. A process that executes another program has a new one.
-pub type ProcessKey = (u32, u64);
 
 /// A way to record what the processes of a program open and close.
 pub trait TraceSource: Debug + Send + Sync {
@@ -31,19 +28,19 @@ pub trait TraceSource: Debug + Send + Sync {
     fn blind(&self) -> Option<BlindReason>;
 
     /// Every process with records that were not removed yet.
-    fn processes(&self) -> Result<Vec<ProcessKey>, Error>;
+    fn processes(&self) -> Result<Vec<TraceKey>, Error>;
 
     /// The events of a process, from the oldest that still exists.
-    fn events(&self, key: ProcessKey) -> io::Result<Box<dyn EventReader>>;
+    fn events(&self, key: TraceKey) -> io::Result<Box<dyn EventReader>>;
 
     /// What a process holds now, or held at its end; `None` while its table is incomplete.
-    fn table(&self, key: ProcessKey) -> io::Result<Option<ProcessTable>>;
+    fn table(&self, key: TraceKey) -> io::Result<Option<ProcessTable>>;
 
     /// Whether the process runs another program by now, which does not record.
-    fn is_outlived(&self, key: ProcessKey) -> bool;
+    fn is_outlived(&self, key: TraceKey) -> bool;
 
     /// Removes the records of a process, which take memory.
-    fn remove(&self, key: ProcessKey);
+    fn remove(&self, key: TraceKey);
 }
 
 /// Reads the events of one process in order.

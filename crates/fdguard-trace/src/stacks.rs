@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use fdguard_core::TraceKey;
 use fdguard_core::event::StackId;
 use fdguard_wire::{EventRecord, RuntimeLanguage};
 
 use crate::lifetimes::LOST_STACK;
-use crate::source::{ProcessKey, TraceSource};
+use crate::source::TraceSource;
 use crate::table::{ProcessTable, RawFrame};
 
 /// The stacks of all processes, read when they are first seen: their tables may be gone at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
-    numbers: HashMap<ProcessKey, HashMap<u32, StackId>>,
+    numbers: HashMap<TraceKey, HashMap<u32, StackId>>,
     /// Thousands of processes of one program share the same few stacks.
     same: HashMap<Vec<RawFrame>, StackId>,
     raw_frames: Vec<Vec<RawFrame>>,
@@ -23,7 +24,7 @@ impl Stacks {
     /// Reads the stacks that are new in these events.
     pub(crate) fn learn(
         &mut self,
-        key: ProcessKey,
+        key: TraceKey,
         source: &dyn TraceSource,
         events: &[EventRecord],
     ) {
@@ -44,7 +45,7 @@ impl Stacks {
 
     pub(crate) fn learn_from(
         &mut self,
-        key: ProcessKey,
+        key: TraceKey,
         table: Option<&ProcessTable>,
         stacks: BTreeSet<u32>,
     ) {
@@ -80,11 +81,11 @@ impl Stacks {
     }
 
     /// Its events were all read; the stacks that they refer to are kept.
-    pub(crate) fn forget(&mut self, process: ProcessKey) {
+    pub(crate) fn forget(&mut self, process: TraceKey) {
         self.numbers.remove(&process);
     }
 
-    pub(crate) fn number(&self, key: ProcessKey, stack: u32) -> StackId {
+    pub(crate) fn number(&self, key: TraceKey, stack: u32) -> StackId {
         let of_process = self.numbers.get(&key);
         let known = of_process.and_then(|known| known.get(&stack));
         known.copied().unwrap_or(LOST_STACK)

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+use fdguard_core::TraceKey;
 use fdguard_wire::{
     Account, FrameRecord, INCOMPLETE_EXIT_REPORT, OpenCall, PreventedHarm, RuntimeLanguage,
     TableImage,
@@ -18,14 +19,14 @@ use fdguard_wire::{
 use crate::Error;
 use crate::listener::monotonic;
 use crate::preload::PreloadSource;
-use crate::source::{ProcessKey, TraceSource};
+use crate::source::TraceSource;
 
 /// The tables of every process of a trace, by process and time.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessTables {
-    tables: BTreeMap<ProcessKey, ProcessTable>,
+    tables: BTreeMap<TraceKey, ProcessTable>,
     /// Those whose process is another program by now.
-    outlived: BTreeSet<ProcessKey>,
+    outlived: BTreeSet<TraceKey>,
     /// When they began to be read, by the monotonic clock.
     pub(crate) read_at: u64,
 }
@@ -40,7 +41,7 @@ pub struct ProcessTable {
     /// Its name at that time.
     pub comm: String,
     /// The process that it was forked from.
-    pub parent: Option<ProcessKey>,
+    pub parent: Option<TraceKey>,
     /// What is open, by number.
     pub open: BTreeMap<u32, Descriptor>,
     /// The numbers that were open once and are closed now.
@@ -160,7 +161,7 @@ impl ProcessTables {
 
     /// The latest table of each process that is not another program by now.
     pub fn latest(&self) -> impl Iterator<Item = &ProcessTable> {
-        let mut pids: Vec<u32> = self.tables.keys().map(|key| key.0).collect();
+        let mut pids: Vec<u32> = self.tables.keys().map(|key| key.pid).collect();
         pids.dedup();
         pids.into_iter().filter_map(|pid| self.table_of(pid))
     }
@@ -169,12 +170,13 @@ impl ProcessTables {
     /// write one.
     #[must_use]
     pub fn table_of(&self, pid: u32) -> Option<&ProcessTable> {
-        let mut range = self.tables.range((pid, 0)..=(pid, u64::MAX));
+        let key = |began| TraceKey { pid, began };
+        let mut range = self.tables.range(key(0)..=key(u64::MAX));
         let (key, table) = range.next_back()?;
         (!self.outlived.contains(key)).then_some(table)
     }
 
-    pub(crate) fn has(&self, key: ProcessKey) -> bool {
+    pub(crate) fn has(&self, key: TraceKey) -> bool {
         self.tables.contains_key(&key)
     }
 
@@ -203,7 +205,7 @@ impl ProcessTables {
     }
 
     /// Marks the tables whose process is another program by now.
-    pub(crate) fn outlive(&mut self, keys: &BTreeSet<ProcessKey>) {
+    pub(crate) fn outlive(&mut self, keys: &BTreeSet<TraceKey>) {
         self.outlived = keys.clone();
     }
 
@@ -212,11 +214,12 @@ impl ProcessTables {
         &mut self,
         keep: impl Fn(&ProcessTable) -> bool,
     ) -> Vec<ProcessTable> {
-        let latest: HashMap<u32, u64> = self.tables.keys().copied().collect();
-        let parents: Vec<ProcessKey> = self.iter().filter_map(|table| table.parent).collect();
+        let keys = self.tables.keys();
+        let latest: HashMap<u32, u64> = keys.map(|key| (key.pid, key.began)).collect();
+        let parents: Vec<TraceKey> = self.iter().filter_map(|table| table.parent).collect();
         let mut unwanted = Vec::new();
         self.tables.retain(|key, table| {
-            let is_latest = latest.get(&key.0) == Some(&key.1);
+            let is_latest = latest.get(&key.pid) == Some(&key.began);
             let is_wanted = (is_latest && keep(table)) || parents.contains(key);
             if !is_wanted {
                 unwanted.push(table.clone());
@@ -228,6 +231,15 @@ impl ProcessTables {
 }
 
 impl ProcessTable {
+    /// The program that recorded it.
+    #[must_use]
+    pub fn key(&self) -> TraceKey {
+        TraceKey {
+            pid: self.pid,
+            began: self.began,
+        }
+    }
+
     /// Its exit report, if it ended by itself and a report was requested; see `fdguard-preload`'s
     /// `exit_report`.
     #[must_use]
@@ -283,7 +295,7 @@ impl ProcessTable {
             pid: image.pid(),
             began: image.began(),
             comm: comm(&image.comm()),
-            parent: image.parent(),
+            parent: image.parent().map(|(pid, began)| TraceKey { pid, began }),
             open: open.collect(),
             closed: image.closed().collect(),
             accounts: accounts.collect(),
