@@ -1,7 +1,7 @@
 //! Snapshots: what the files of each process show, then what the passes add to it.
 //!
 //! The stages are types: a number becomes a `RawEntry`, that a `ClassifiedEntry`, those a
-//! `TableDraft` in a [`ProcessDraft`], and that, after the passes, a [`Snapshot`].
+//! `TableDraft` in a `ProcessDraft`, and that, after the passes, a [`Snapshot`].
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Mutex;

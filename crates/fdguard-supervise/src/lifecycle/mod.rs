@@ -1,11 +1,11 @@
 //! The life of a service: one state machine that alone decides when its program is started, stopped
 //! and restarted.
 //!
-//! It has no I/O and no clock. The parts of a service report what happened as an [`Input`], with
-//! its time; [`Lifecycle::step`] returns the [`Action`]s to perform. An action that has a result
+//! It has no I/O and no clock. The parts of a service report what happened as an `Input`, with
+//! its time; `Lifecycle::step` returns the `Action`s to perform. An action that has a result
 //! returns it as the next input, so nothing calls back into the machine.
 //!
-//! [`policy`] computes what follows an exit: another start, now or later, or none. [`remedy`] is
+//! `policy` computes what follows an exit: another start, now or later, or none. `remedy` is
 //! the corrective restart after a breached budget.
 
 mod input;

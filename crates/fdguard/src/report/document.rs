@@ -1,4 +1,4 @@
-//! The content of a report, independent of its form: [`super::text`] writes it for a terminal or a
+//! The content of a report, independent of its form: `super::text` writes it for a terminal or a
 //! file, [`super::html`] as a web page.
 //!
 //! Every string here is safe to show: foreign names went through [`crate::terminal::sanitize`].

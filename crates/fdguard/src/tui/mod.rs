@@ -1,7 +1,7 @@
 //! The terminal views of `top`, `watch` and `trace`.
 //!
-//! [`app::App`] owns what they share: the terminal, the loop, signals, the help and the way out. A
-//! view is an [`app::View`]: it looks, answers keys and draws. Its state needs no terminal, no
+//! `app::App` owns what they share: the terminal, the loop, signals, the help and the way out. A
+//! view is an `app::View`: it looks, answers keys and draws. Its state needs no terminal, no
 //! thread and no clock. The caller supplies the data, through [`top::HostSource`],
 //! [`watch::WatchSource`] and `trace::SiteFeed`.
 

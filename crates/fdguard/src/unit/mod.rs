@@ -1,6 +1,6 @@
 //! Units for supervisors: generating and linting them.
 //!
-//! Each supervisor is a [`UnitKind`] in its own file, which writes its units; `read` parses each
+//! Each supervisor is a `UnitKind` in its own file, which writes its units; `read` parses each
 //! format into a tree with line numbers; `lint` has a table of rules for each. Nothing here opens a
 //! file.
 
