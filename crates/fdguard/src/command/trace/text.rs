@@ -56,9 +56,9 @@ pub(super) fn write(
 }
 
 /// Prints the launched process and those with findings one by one; the others with the same name
-/// and verdict share a line.
+/// share a line.
 fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow::Result<()> {
-    let mut others: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
+    let mut others: BTreeMap<String, BTreeMap<&'static str, usize>> = BTreeMap::new();
     for opinion in found.processes.iter().chain(&found.predecessors) {
         let mut rest = opinion.clone();
         let (answered, findings): (Vec<Finding>, Vec<Finding>) =
@@ -71,8 +71,10 @@ fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyh
         if opinion.pid == found.process.pid || is_worth_a_line(&rest) {
             diagnosis::write_opinion(out, &rest, width)?;
         } else {
-            let key = (sanitize(&opinion.comm), diagnosis::word(opinion.verdict));
-            *others.entry(key).or_default() += 1;
+            let verdicts = others.entry(sanitize(&opinion.comm)).or_default();
+            *verdicts
+                .entry(diagnosis::word(opinion.verdict))
+                .or_default() += 1;
         }
     }
     let root = found
@@ -85,8 +87,14 @@ fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyh
     {
         writeln!(out, "  peak: {peak} descriptors")?;
     }
-    for ((comm, verdict), count) in others {
-        writeln!(out, "{DIM}{count} × {comm}: {verdict}{DIM:#}")?;
+    for (comm, verdicts) in others {
+        let count: usize = verdicts.values().sum();
+        let each = verdicts.iter().map(|(verdict, of)| match *of == count {
+            true => (*verdict).to_owned(),
+            false => format!("{of} {verdict}"),
+        });
+        let each = each.collect::<Vec<_>>().join(", ");
+        writeln!(out, "{DIM}{count} × {comm}: {each}{DIM:#}")?;
     }
     Ok(())
 }
@@ -298,6 +306,14 @@ mod tests {
         );
         assert!(text.contains("60 × sleep: stable\n"), "{text}");
         assert_eq!(text.matches("sleep").count(), 1, "{text}");
+        for child in made.diagnosis.processes.iter_mut().skip(1).take(23) {
+            child.verdict = Verdict::Unknown;
+        }
+        let text = told(&made);
+        assert!(
+            text.contains("60 × sleep: 37 stable, 23 unknown\n"),
+            "{text}"
+        );
     }
 
     #[test]
