@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::time::{ClockId, clock_gettime};
 use signal_hook::SigId;
 use signal_hook::low_level::{emulate_default_handler, unregister};
+
+use crate::notify::client::monotonic_now;
 
 /// The signals that ask a command to end.
 pub const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -78,7 +79,7 @@ impl Signals {
                 let mut record = [0; RECORD];
                 record[..4].copy_from_slice(&info.si_signo.to_ne_bytes());
                 record[4..8].copy_from_slice(&sender(info).to_ne_bytes());
-                record[8..].copy_from_slice(&now().to_ne_bytes());
+                record[8..].copy_from_slice(&nanoseconds(monotonic_now()).to_ne_bytes());
                 // If the pipe is full, the listener has thousands of signals to read.
                 let _full = rustix::io::write(&*out, &record);
             };
@@ -177,12 +178,8 @@ fn listeners(signal: i32) -> &'static AtomicU32 {
     LISTENERS.get(at).unwrap_or(&LISTENERS[0])
 }
 
-/// The monotonic clock in nanoseconds.
-fn now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-    let rest = u64::try_from(now.tv_nsec).unwrap_or_default();
-    seconds.wrapping_mul(1_000_000_000).wrapping_add(rest)
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The sender, where the kernel names one.
@@ -273,7 +270,7 @@ pub fn forwardable() -> Vec<i32> {
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
-    use super::{Signals, by_name, name_of};
+    use super::{Signals, by_name, monotonic_now, name_of};
 
     fn raise(signal: i32) {
         signal_hook::low_level::raise(signal).unwrap();
@@ -284,14 +281,13 @@ mod tests {
         let signals = Signals::listen([libc::SIGUSR1, libc::SIGTERM, libc::SIGKILL, 99]).unwrap();
         let other = Signals::listen([libc::SIGTERM]).unwrap();
         assert_eq!(signals.next(), None);
-        let before = super::now();
+        let before = monotonic_now();
         raise(libc::SIGTERM);
         let expected = (libc::SIGTERM, std::process::id());
         for listener in [&signals, &other] {
             let received = listener.next().unwrap();
             assert_eq!((received.signal, received.sender), expected);
-            let at = u64::try_from(received.at.as_nanos()).unwrap();
-            assert!((before..=super::now()).contains(&at));
+            assert!((before..=monotonic_now()).contains(&received.at));
             assert_eq!(listener.next(), None);
         }
         drop(other);
