@@ -20,9 +20,15 @@ const RULES: Rules = Rules {
         ("fdguard-probe", &["fdguard-core", "fdguard-proc"]),
         ("fdguard-preload", &["fdguard-wire"]),
         ("fdguard-process", &["fdguard-core", "fdguard-proc"]),
+        ("fdguard-attach", &["fdguard-proc"]),
         (
             "fdguard-trace",
-            &["fdguard-core", "fdguard-wire", "fdguard-proc"],
+            &[
+                "fdguard-attach",
+                "fdguard-core",
+                "fdguard-wire",
+                "fdguard-proc",
+            ],
         ),
         (
             "fdguard-diagnose",
@@ -92,6 +98,7 @@ const RULES: Rules = Rules {
             "libc",
             &[
                 "testkit",
+                "fdguard-attach",
                 "fdguard-files",
                 "fdguard-probe",
                 "fdguard-process",

@@ -15,6 +15,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod attach;
 mod calls;
 mod event;
 mod frame;
@@ -27,6 +28,7 @@ mod slot;
 mod stack;
 mod text;
 
+pub use attach::{ATTACH, AttachAnswer, AttachRequest, DETACH};
 pub use calls::{CloseCall, FdCall, OpenCall};
 pub use event::{EventKind, EventRecord, LOCK_BEGINS, PreventedHarm, RingEvent};
 pub use frame::{FrameRecord, RuntimeLanguage};

@@ -1,0 +1,98 @@
+//! What the tracer asks of a library that it puts into a running process.
+
+use core::ffi::CStr;
+
+/// The library's function that begins to record: `int (const void *request, size_t size)`, where
+/// the request is an [`AttachRequest`]. It returns an [`AttachAnswer`].
+pub const ATTACH: &CStr = c"fdguard_attach";
+/// The library's function that ends the recording and restores what it changed, with the same
+/// arguments, which it ignores.
+pub const DETACH: &CStr = c"fdguard_detach";
+
+/// The request, as bytes: words that end with a null byte. The first is the directory for the
+/// mappings as the target sees it; the others are `NAME=VALUE` and stand for the variables that a
+/// launched program has in its environment (`FDGUARD_PROTECT` and the like).
+#[derive(Clone, Copy, Debug)]
+pub struct AttachRequest<'a> {
+    words: &'a [u8],
+}
+
+impl<'a> AttachRequest<'a> {
+    /// Reads a request. `None` if its last word does not end or there is no directory.
+    #[must_use]
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        let is_complete = bytes.last() == Some(&0) && bytes.first() != Some(&0);
+        is_complete.then_some(Self { words: bytes })
+    }
+
+    /// The directory for the mappings.
+    #[must_use]
+    pub fn dir(&self) -> &'a [u8] {
+        self.all().next().unwrap_or_default()
+    }
+
+    /// The value of a variable.
+    #[must_use]
+    pub fn variable(&self, name: &[u8]) -> Option<&'a [u8]> {
+        let mut rest = self.all().skip(1);
+        rest.find_map(|word| word.strip_prefix(name)?.strip_prefix(b"="))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.words.split(|byte| *byte == 0)
+    }
+}
+
+/// What the library's functions return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum AttachAnswer {
+    /// It records, or has stopped recording.
+    Done = 0,
+    /// The request could not be read.
+    BadRequest = 1,
+    /// Another fdguard records already.
+    Taken = 2,
+    /// The file for the records could not be created in the directory.
+    NoTable = 3,
+    /// The hooks did not return what the real functions return; nothing was changed.
+    Untrusted = 4,
+}
+
+impl AttachAnswer {
+    /// The answer with this number.
+    #[must_use]
+    pub fn of(number: i32) -> Option<Self> {
+        let all = [
+            Self::Done,
+            Self::BadRequest,
+            Self::Taken,
+            Self::NoTable,
+            Self::Untrusted,
+        ];
+        all.into_iter().find(|one| *one as i32 == number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AttachAnswer, AttachRequest};
+
+    #[test]
+    fn a_request_has_a_directory_and_variables() {
+        let request = AttachRequest::read(b"/dev/shm/x\0FDGUARD_PROTECT=warn\0A=\0").unwrap();
+        assert_eq!(request.dir(), b"/dev/shm/x");
+        assert_eq!(request.variable(b"FDGUARD_PROTECT"), Some(&b"warn"[..]));
+        assert_eq!(request.variable(b"A"), Some(&b""[..]));
+        assert_eq!(request.variable(b"FDGUARD"), None);
+        for bad in [&b""[..], b"\0", b"/dev/shm/x"] {
+            assert!(AttachRequest::read(bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn every_answer_is_found_by_its_number() {
+        assert_eq!(AttachAnswer::of(3), Some(AttachAnswer::NoTable));
+        assert_eq!(AttachAnswer::of(-1), None);
+    }
+}
