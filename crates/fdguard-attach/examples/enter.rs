@@ -1,6 +1,6 @@
 //! Enters a process once: `enter PID LIBRARY ENTRY [ARGUMENT]`. For the tests of this crate: with
 //! `KILL_AT=STEP` (or `STEP:2` for its second time) it kills itself at that step, and with
-//! `STOP_AT` it reports the step and waits there for a line.
+//! `STOP_AT` it reports the step and waits there for a line. `TIMES` prints when each step was done.
 
 #![expect(
     clippy::print_stdout,
@@ -13,6 +13,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io::stdin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use fdguard_attach::{Step, Target};
 use rustix::process::{Signal, getpid, kill_process};
@@ -41,7 +42,12 @@ impl Watched {
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let (kill_at, stop_at) = (Watched::from_env("KILL_AT"), Watched::from_env("STOP_AT"));
+    let start = Instant::now();
+    let timed = env::var_os("TIMES").is_some();
     let on_step = |step| {
+        if timed {
+            println!("{:>8} {step:?}", start.elapsed().as_micros());
+        }
         if kill_at.as_ref().is_some_and(|watched| watched.is_now(step)) {
             kill_process(getpid(), Signal::KILL).unwrap();
         }

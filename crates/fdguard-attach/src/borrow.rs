@@ -7,7 +7,7 @@ use crate::Error;
 use crate::candidates::{Candidate, Fitness, candidates};
 use crate::examine::{Examined, check_threads};
 use crate::injection::{CodePlace, Injection};
-use crate::judge::{Obstacle, judge};
+use crate::judge::{Obstacle, Waiting, judge};
 use crate::ptrace::Registers;
 use crate::stack::{Tables, Walk};
 use crate::step::Step;
@@ -145,7 +145,7 @@ impl<'a> Search<'a> {
                     self.read_tables(&registers);
                 }
                 Walk::Whole { frames, end } => {
-                    return match judge(&frames, end, is_input_output(&registers)) {
+                    return match judge(&frames, end, waiting(&registers)) {
                         Ok(()) => {
                             (self.on_step)(Step::Judged);
                             Ok(Attempt::Safe(Box::new(injection)))
@@ -177,9 +177,18 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether a thread was stopped in a system call that reads or writes.
-fn is_input_output(registers: &Registers) -> bool {
-    matches!(registers.orig_rax, 0 | 1 | 17 | 18 | 19 | 20) && registers.rax.cast_signed() < 0
+/// The system call that a thread was stopped in.
+fn waiting(registers: &Registers) -> Waiting {
+    const FUTEX_COMMAND: u64 = 0x7f;
+    const FUTEX_WAIT_BITSET: u64 = 9;
+    if registers.rax.cast_signed() >= 0 {
+        return Waiting::Other;
+    }
+    match registers.orig_rax {
+        0 | 1 | 17..=20 => Waiting::InputOutput,
+        202 | 219 if registers.rsi & FUTEX_COMMAND == FUTEX_WAIT_BITSET => Waiting::Condition,
+        _ => Waiting::Other,
+    }
 }
 
 fn unavailable<'a>(error: ThreadError) -> Result<Attempt<'a>, Error> {

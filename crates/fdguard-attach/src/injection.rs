@@ -2,7 +2,6 @@
 //! returns it as it was. The order of the steps is what makes a killed tracer harmless.
 
 use std::io;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
@@ -13,11 +12,10 @@ use crate::ptrace::{self, Registers, Stop};
 use crate::remote::{CODE_SIZE, CallPlan, Outcome, Report, SaveArea, Scratch, syscall_code};
 use crate::restart::Interruption;
 use crate::step::Step;
-use crate::thread::{SeizedThread, ThreadError};
+use crate::thread::{SeizedThread, ThreadError, pause};
 
 /// How long a function may run. A thread that takes longer finishes alone.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_micros(50);
 const SYS_MMAP: u64 = 9;
 const SYS_MPROTECT: u64 = 10;
 const SYS_MUNMAP: u64 = 11;
@@ -283,7 +281,7 @@ impl<'a> Injection<'a> {
             if start.elapsed() > CALL_LIMIT {
                 return Ok(Ending::Limit);
             }
-            sleep(PAUSE);
+            pause();
         }
     }
 

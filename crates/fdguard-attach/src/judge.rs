@@ -45,8 +45,20 @@ pub(crate) struct Obstacle {
     pub(crate) function: String,
 }
 
-/// Judges a stack. `reads` says whether its thread is inside a system call that reads or writes.
-pub(crate) fn judge(frames: &[Frame], end: StackEnd, reads: bool) -> Result<(), Obstacle> {
+/// The system call that a thread was stopped in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It reads or writes.
+    InputOutput,
+    /// It waits for a condition, a semaphore or a thread. The C library's own locks, and with them
+    /// the allocator's, wait with another operation (FUTEX_WAIT instead of FUTEX_WAIT_BITSET).
+    Condition,
+    /// Another one, or none.
+    Other,
+}
+
+/// Judges a stack.
+pub(crate) fn judge(frames: &[Frame], end: StackEnd, waiting: Waiting) -> Result<(), Obstacle> {
     if matches!(end, StackEnd::Broken) {
         return Err(obstacle("a function without unwind table"));
     }
@@ -66,7 +78,10 @@ pub(crate) fn judge(frames: &[Frame], end: StackEnd, reads: bool) -> Result<(), 
             frame.place == Place::Libc && next.is_none_or(|next| next.place != Place::Libc);
         // The last functions of a stack start the thread; they have run before.
         let is_root = next.is_none() && end == StackEnd::Root && has_caller_of_own(frames);
-        if leaves_libc && !is_root && !is_allowed(frame, reads) {
+        // sem_wait ends in a jump to an inner function.
+        let is_innermost = frames.iter().take(at).all(|one| one.place == Place::Libc);
+        let is_wait = is_innermost && frame.names.is_empty() && waiting == Waiting::Condition;
+        if leaves_libc && !is_root && !is_wait && !is_allowed(frame, waiting) {
             return Err(obstacle(&shown(
                 frame,
                 "an inner function of the C library",
@@ -81,12 +96,12 @@ fn has_caller_of_own(frames: &[Frame]) -> bool {
     frames.iter().any(|frame| frame.place == Place::Other)
 }
 
-fn is_allowed(frame: &Frame, reads: bool) -> bool {
+fn is_allowed(frame: &Frame, waiting: Waiting) -> bool {
     let is_in = |list: &str| {
         let mut words = list.split_ascii_whitespace();
         words.any(|word| frame.names.iter().any(|name| name == word.as_bytes()))
     };
-    is_in(WAITS) || is_in(WRAPPERS) || (reads && is_in(STREAMS))
+    is_in(WAITS) || is_in(WRAPPERS) || (waiting == Waiting::InputOutput && is_in(STREAMS))
 }
 
 /// Whether a function is named like one of an allocator.
@@ -212,7 +227,7 @@ const STREAMS: &str = "
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, Place, StackEnd, judge};
+    use super::{Frame, Place, StackEnd, Waiting, judge};
 
     fn libc(name: &str) -> Frame {
         let names = if name.is_empty() {
@@ -233,15 +248,15 @@ mod tests {
         }
     }
 
-    fn reason(frames: &[Frame], end: StackEnd, reads: bool) -> Option<String> {
-        let judged = judge(frames, end, reads);
+    fn reason(frames: &[Frame], end: StackEnd, waiting: Waiting) -> Option<String> {
+        let judged = judge(frames, end, waiting);
         judged.err().map(|obstacle| obstacle.function)
     }
 
     #[test]
     fn a_waiting_thread_is_safe() {
         let main = [libc("poll"), own(), libc("__libc_start_main"), own()];
-        assert_eq!(reason(&main, StackEnd::Root, false), None);
+        assert_eq!(reason(&main, StackEnd::Root, Waiting::Other), None);
         let thread = [
             libc(""),
             libc("pthread_cond_wait"),
@@ -249,11 +264,14 @@ mod tests {
             libc(""),
             libc(""),
         ];
-        assert_eq!(reason(&thread, StackEnd::Root, false), None);
+        assert_eq!(reason(&thread, StackEnd::Root, Waiting::Other), None);
         let busy = [own(), own(), libc("__libc_start_main"), own()];
-        assert_eq!(reason(&busy, StackEnd::Root, false), None);
+        assert_eq!(reason(&busy, StackEnd::Root, Waiting::Other), None);
         let generated = [libc("read"), own(), own()];
-        assert_eq!(reason(&generated, StackEnd::Generated, true), None);
+        assert_eq!(
+            reason(&generated, StackEnd::Generated, Waiting::InputOutput),
+            None
+        );
     }
 
     #[test]
@@ -265,33 +283,51 @@ mod tests {
             libc("__libc_start_main"),
             own(),
         ];
-        assert_eq!(reason(&inner, StackEnd::Root, false).unwrap(), "malloc");
+        assert_eq!(
+            reason(&inner, StackEnd::Root, Waiting::Other).unwrap(),
+            "malloc"
+        );
         let stream = [libc("malloc"), libc(""), libc("fgets"), own()];
-        assert_eq!(reason(&stream, StackEnd::Root, true).unwrap(), "malloc");
+        assert_eq!(
+            reason(&stream, StackEnd::Root, Waiting::InputOutput).unwrap(),
+            "malloc"
+        );
         let outer = [libc("read"), libc("fgets"), own()];
-        assert_eq!(reason(&outer, StackEnd::Root, true), None);
-        assert_eq!(reason(&outer, StackEnd::Root, false).unwrap(), "fgets");
+        assert_eq!(reason(&outer, StackEnd::Root, Waiting::InputOutput), None);
+        assert_eq!(
+            reason(&outer, StackEnd::Root, Waiting::Other).unwrap(),
+            "fgets"
+        );
         let jemalloc = Frame {
             place: Place::Allocator("libjemalloc.so.2".to_owned()),
             names: Vec::new(),
         };
         let waits = [libc("sched_yield"), jemalloc, own()];
         assert_eq!(
-            reason(&waits, StackEnd::Root, false).unwrap(),
+            reason(&waits, StackEnd::Root, Waiting::Other).unwrap(),
             "libjemalloc.so.2"
         );
     }
 
     #[test]
+    fn a_semaphore_is_not_a_lock() {
+        let waits = [libc(""), libc(""), own(), libc("__libc_start_main"), own()];
+        assert_eq!(reason(&waits, StackEnd::Root, Waiting::Condition), None);
+        assert!(reason(&waits, StackEnd::Root, Waiting::Other).is_some());
+        let named = [libc(""), libc("pthread_mutex_timedlock"), own()];
+        assert!(reason(&named, StackEnd::Root, Waiting::Condition).is_some());
+    }
+
+    #[test]
     fn what_is_not_proven_is_not_safe() {
-        assert!(reason(&[own()], StackEnd::Broken, false).is_some());
-        assert!(reason(&[libc("qsort"), own()], StackEnd::Root, false).is_some());
-        assert!(reason(&[libc(""), libc("")], StackEnd::Root, false).is_some());
+        assert!(reason(&[own()], StackEnd::Broken, Waiting::Other).is_some());
+        assert!(reason(&[libc("qsort"), own()], StackEnd::Root, Waiting::Other).is_some());
+        assert!(reason(&[libc(""), libc("")], StackEnd::Root, Waiting::Other).is_some());
         let loader = Frame {
             place: Place::Loader,
             names: Vec::new(),
         };
         let lazy = [loader, own()];
-        assert!(reason(&lazy, StackEnd::Root, false).is_some());
+        assert!(reason(&lazy, StackEnd::Root, Waiting::Other).is_some());
     }
 }

@@ -55,6 +55,7 @@ const MXCSR: usize = 0xa0;
 const MAGIC_AT: usize = 0xa8;
 const SIZE: usize = 0xb0;
 const HANDLE: usize = 0xb8;
+const PAUSE: usize = 0xc0;
 const FD_NAME: usize = NAMES_AT;
 const PATH: usize = NAMES_AT + TEXT_SIZE;
 const ENTRY_NAME: usize = NAMES_AT + 2 * TEXT_SIZE;
@@ -196,7 +197,15 @@ global_asm!(
     "lea r12, [rdx + rax]",
     "mov qword ptr [rbx + {DONE}], 1",
     "11:", // the tracer restores the thread, unless it is gone
-    "mov eax, 24", // sched_yield
+    "mov qword ptr [rbx + {PAUSE}], 0",
+    "mov qword ptr [rbx + {PAUSE} + 8], 100000",
+    "mov eax, 270", // pselect6, which leaves the kernel's restart block alone, for 0.1 ms
+    "xor edi, edi",
+    "xor esi, esi",
+    "xor edx, edx",
+    "xor r10d, r10d",
+    "lea r8, [rbx + {PAUSE}]",
+    "xor r9d, r9d",
     "syscall",
     "rdtsc",
     "shl rdx, 32",
@@ -242,6 +251,7 @@ global_asm!(
     LEFT = const LEFT,
     MXCSR = const MXCSR,
     HANDLE = const HANDLE,
+    PAUSE = const PAUSE,
     FD_NAME = const FD_NAME,
     PATH = const PATH,
     ENTRY_NAME = const ENTRY_NAME,

@@ -19,7 +19,7 @@ use crate::ptrace;
 use crate::remote::{CallPlan, Outcome, SaveArea, Scratch};
 use crate::stack::Tables;
 use crate::step::Step;
-use crate::thread::ThreadError;
+use crate::thread::{ThreadError, sleep_precisely};
 use crate::{Error, Refusal};
 
 /// How often a call is begun again after a signal has arrived at the wrong moment.
@@ -105,7 +105,10 @@ impl Target {
         };
         // The kernel detaches what is left when the tracing thread ends, whatever has happened.
         thread::scope(|scope| {
-            let tracer = scope.spawn(|| self.locked_call(request));
+            let tracer = scope.spawn(|| {
+                sleep_precisely();
+                self.locked_call(request)
+            });
             tracer.join().unwrap_or_else(|_panic| {
                 Err(Error::System(io::Error::other(
                     "the tracing thread panicked",
@@ -159,7 +162,7 @@ impl Target {
             }
         };
         leftovers.extend(finished.leftover);
-        self.sweep(tables, &place, request, &leftovers);
+        self.sweep(tables, &place, &leftovers);
         answer(finished, thread, tries, request.entry)
     }
 
@@ -209,18 +212,11 @@ impl Target {
 
     /// Unmaps what calls have left, this one or one of a tracer that was killed. It is tried once:
     /// the next call finds what remains.
-    fn sweep(
-        &self,
-        tables: &mut Tables,
-        place: &CodePlace,
-        request: Request<'_>,
-        leftovers: &[Scratch],
-    ) {
+    fn sweep(&self, tables: &mut Tables, place: &CodePlace, leftovers: &[Scratch]) {
         if leftovers.is_empty() {
             return;
         }
         let silent = |_step| {};
-        let _ = request;
         let mut search = Search::new(&self.examined, tables, place, &silent);
         if let Ok(injection) = search.any_thread() {
             drop(injection.sweep(leftovers));

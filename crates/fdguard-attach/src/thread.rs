@@ -1,6 +1,7 @@
 //! A thread of the process that is seized, and stopped for a moment.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,22 @@ use crate::ptrace::{self, Registers, Stop};
 
 /// How long a thread may take to stop. One that takes longer is in the kernel for something else.
 const STOP_LIMIT: Duration = Duration::from_millis(200);
-/// How often a stop is looked for: waiting for it would have no limit.
-const PAUSE: Duration = Duration::from_micros(20);
+/// How often a stop is looked for: waiting for it would have no limit. Sleeping leaves the processor
+/// to the other thread; yielding would give it to anybody for a whole time slice.
+const PAUSE: Duration = Duration::from_micros(10);
+
+/// Lets this thread sleep for microseconds: usually the kernel adds fifty to save power.
+pub(crate) fn sleep_precisely() {
+    // Otherwise stops take a little longer.
+    drop(rustix::thread::set_current_timer_slack(Some(
+        NonZeroU64::MIN,
+    )));
+}
+
+/// Waits a little for the other process.
+pub(crate) fn pause() {
+    sleep(PAUSE);
+}
 
 /// A seized thread. Dropping it detaches: what the thread does then ends by itself.
 #[derive(Debug)]
@@ -86,7 +101,7 @@ impl SeizedThread {
             if start.elapsed() > limit {
                 return Err(ThreadError::Slow);
             }
-            sleep(PAUSE);
+            pause();
         }
     }
 
