@@ -48,8 +48,14 @@ pub struct ProcessTable {
     pub closed: BTreeSet<u32>,
     /// What each stack opened, and what happened to it.
     pub accounts: HashMap<u32, Account>,
-    /// Numbers below 1024 that were open before its first instruction.
+    /// Numbers that were open before its first instruction, or before the attach.
     pub inherited: Vec<u32>,
+    /// Whether the library came into the running program.
+    pub is_attached: bool,
+    /// When the recording ended although the process went on, by the monotonic clock.
+    pub ended: Option<u64>,
+    /// References to interposed functions that do not lead to the library: a gap.
+    pub unhooked: u64,
     /// Opens and closes that were not recorded.
     pub lost_events: u64,
     /// Stacks that did not fit.
@@ -311,7 +317,10 @@ impl ProcessTable {
             open: open.collect(),
             closed: image.closed().collect(),
             accounts: accounts.collect(),
-            inherited: (0..1024).filter(|fd| image.is_inherited(*fd)).collect(),
+            inherited: image.inherited().collect(),
+            is_attached: image.is_attached(),
+            ended: image.ended(),
+            unhooked: image.unhooked(),
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
             unseen_closes: image.unseen_closes(),
