@@ -74,7 +74,10 @@ pub fn add_trace(findings: &mut [Finding], process: &Process) {
         is_due && is_about && finding.severity > Severity::Info
     };
     for finding in findings.iter_mut().filter(wants) {
-        let attach = format!("`fdguard trace {}` names the line that opens them", process.pid);
+        let attach = format!(
+            "`fdguard trace {}` names the line that opens them",
+            process.pid
+        );
         let line = match trace_command(process) {
             Some(command) => format!("{attach}, and `{command}` also those opened at its start"),
             None => attach,

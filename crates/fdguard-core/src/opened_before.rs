@@ -88,7 +88,11 @@ fn similar(sites: &[SiteReport], pid: Pid, class: &Class, target: &Text) -> Vec<
             live: site.live,
         })
     };
-    sites.iter().filter(is_similar).filter_map(of_site).collect()
+    sites
+        .iter()
+        .filter(is_similar)
+        .filter_map(of_site)
+        .collect()
 }
 
 #[cfg(test)]
@@ -116,8 +120,8 @@ mod tests {
             (5, &Class::Regular, &names[0]),
             (3, &Class::Regular, &log),
         ];
-        let target = String::from_utf8_lossy(&crate::collapse::collapse(b"/tmp/agent-1/x"))
-            .into_owned();
+        let target =
+            String::from_utf8_lossy(&crate::collapse::collapse(b"/tmp/agent-1/x")).into_owned();
         let sites = [
             site(7, "regular", &target),
             site(8, "regular", &target),
@@ -128,7 +132,10 @@ mod tests {
         let first = &groups[0];
         assert_eq!((first.count, &*first.fds), (2, &[5, 9][..]));
         assert_eq!(first.opened_since.len(), 1);
-        assert_eq!((first.opened_since[0].opened, first.opened_since[0].live), (12, 8));
+        assert_eq!(
+            (first.opened_since[0].opened, first.opened_since[0].live),
+            (12, 8)
+        );
         assert!(groups[1].opened_since.is_empty());
     }
 }

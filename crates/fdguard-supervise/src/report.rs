@@ -95,7 +95,11 @@ impl RemedyReport<'_> {
         let _infallible = match (self.line, running) {
             (Some(line), _) => write!(text, "look for a missing close at {line}."),
             (None, Some(pid)) => write!(text, "find the line with: fdguard trace {pid}"),
-            (None, None) => write!(text, "find the line with: fdguard trace -- {}", self.command),
+            (None, None) => write!(
+                text,
+                "find the line with: fdguard trace -- {}",
+                self.command
+            ),
         };
         if let Some(place) = self.evidence {
             let _infallible = write!(text, " (evidence: {place})");

@@ -100,13 +100,15 @@ impl AttachDir {
 }
 
 /// To open a directory only as a place.
-const IN: OFlags = OFlags::PATH
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
+const IN: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Drop for AttachDir {
     fn drop(&mut self) {
-        for entry in std::fs::read_dir(self.path()).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(self.path())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             // A process that still has the file mapped keeps what it has.
             let _ = rustix::fs::unlinkat(self.dir.as_fd(), entry.file_name(), AtFlags::empty());
         }

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fdguard_attach::Target;
@@ -171,7 +171,9 @@ impl AttachedProcess {
     /// Whether it still runs the program that was entered.
     fn holds_library(&self) -> bool {
         let keys = self.files().keys().unwrap_or_default();
-        let own = keys.iter().filter(|key| self.pids.outside(key.pid) == Some(self.pid));
+        let own = keys
+            .iter()
+            .filter(|key| self.pids.outside(key.pid) == Some(self.pid));
         let latest = own.max_by_key(|key| key.began);
         latest.is_none_or(|key| !self.files().is_outlived(*key, self.pid))
     }
@@ -288,11 +290,17 @@ impl EventReader for ForeignRing {
 
 impl AttachFailure {
     fn refused(refusal: &fdguard_attach::Refusal) -> Self {
-        Self::other(refusal.to_string())
+        Self::other(refusal.to_string()).or_way(refusal.remedy())
     }
 
     fn failed(error: &fdguard_attach::Error) -> Self {
-        Self::other(error.to_string())
+        Self::other(error.to_string()).or_way(error.remedy())
+    }
+
+    /// The same with a better way, if there is one.
+    fn or_way(self, way: Option<&str>) -> Self {
+        let way = way.map_or(self.way, str::to_owned);
+        Self { way, ..self }
     }
 
     fn other(reason: impl Into<String>) -> Self {
@@ -310,20 +318,17 @@ impl AttachFailure {
             Some(AttachAnswer::BadRequest) => {
                 ("it holds the library of another version of fdguard", None)
             }
-            Some(AttachAnswer::NoTable) => {
-                ("it cannot create the file for its records (full disk, file size limit?)", None)
-            }
+            Some(AttachAnswer::NoTable) => (
+                "it cannot create the file for its records (full disk, file size limit?)",
+                None,
+            ),
             Some(AttachAnswer::Untrusted) => (
                 "the injected functions did not return what the C library returns; nothing was changed",
                 None,
             ),
             Some(AttachAnswer::Done) | None => ("the injected library gave no valid answer", None),
         };
-        let mut failure = Self::other(reason);
-        if let Some(way) = way {
-            way.clone_into(&mut failure.way);
-        }
-        failure
+        Self::other(reason).or_way(way)
     }
 }
 
@@ -375,7 +380,10 @@ mod tests {
     fn every_answer_has_a_reason_and_a_way() {
         for number in -1..6 {
             let failure = AttachFailure::answered(number);
-            assert!(!failure.reason.is_empty() && failure.way.contains("fdguard"), "{number}");
+            assert!(
+                !failure.reason.is_empty() && failure.way.contains("fdguard"),
+                "{number}"
+            );
         }
         assert!(AttachFailure::answered(2).way.contains("--report"));
     }

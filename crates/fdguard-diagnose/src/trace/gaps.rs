@@ -30,7 +30,8 @@ fn unseen(scope: &TraceScope, root: Pid, processes: &[ProcessSites]) -> Vec<Gap>
     let became = scope.became.get(&root).map(|became| became.blind);
     if became == Some(BlindReason::Replaced) {
         let comm = scope.became.get(&root).map_or("", |became| &became.comm);
-        let what = format!("the lines that opened descriptors of process {root} since it became {comm}");
+        let what =
+            format!("the lines that opened descriptors of process {root} since it became {comm}");
         let blind = BlindReason::Replaced;
         gaps.push(Gap::new(what, blind.why(), blind.remedy()));
     } else if let Some(blind) = scope.blind.or(became.filter(|_| lacks_table)) {

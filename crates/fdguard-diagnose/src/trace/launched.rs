@@ -159,7 +159,9 @@ impl LaunchedTrace<'_> {
             let before: Vec<_> = before.collect();
             let age = seconds(process.began, process.until);
             let comm = Text::from(process.comm.as_str());
-            let fds = before.iter().map(|(fd, held)| (*fd, &held.class, &held.target));
+            let fds = before
+                .iter()
+                .map(|(fd, held)| (*fd, &held.class, &held.target));
             OpenedBefore::group((process.pid, &comm), fds, age, sites)
         };
         Some(roots.flat_map(of_process).collect())

@@ -10,9 +10,9 @@ use fdguard_core::Pid;
 use fdguard_core::proof::Allowance;
 use fdguard_core::units::parse_positive_duration;
 
+use super::SettingsArgs;
 use super::protect::ProtectArgs;
 use super::select::{SelectArgs, parse_pid};
-use super::SettingsArgs;
 
 /// Find the line of code that opened what is still open.
 #[derive(Clone, Debug, Args)]

@@ -93,7 +93,11 @@ impl Attaching {
     pub(crate) fn start(words: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut command = fdguard();
-        command.args(words).arg("--json").arg("-o").arg(dir.path().join("report"));
+        command
+            .args(words)
+            .arg("--json")
+            .arg("-o")
+            .arg(dir.path().join("report"));
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -110,7 +114,11 @@ impl Attaching {
 
     /// Traces these, and waits until the first is attached to.
     pub(crate) fn trace(words: &[&str]) -> Self {
-        let all: Vec<&str> = ["trace", "--every", "20ms"].iter().chain(words).copied().collect();
+        let all: Vec<&str> = ["trace", "--every", "20ms"]
+            .iter()
+            .chain(words)
+            .copied()
+            .collect();
         let mut attaching = Self::start(&all);
         attaching.wait_for("attached to ");
         attaching

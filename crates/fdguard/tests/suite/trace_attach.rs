@@ -19,7 +19,11 @@ fn a_leak_since_the_attach_has_its_line_and_the_program_does_not_notice() {
     let mut runner = Runner::start();
     let pid = pid_of(&runner);
     let attaching = Attaching::trace(&[&pid]);
-    assert!(attaching.said.contains(&format!("attaching to {pid} (runner-O2)")));
+    assert!(
+        attaching
+            .said
+            .contains(&format!("attaching to {pid} (runner-O2)"))
+    );
     assert!(attaching.said.contains(" ms\n"), "{}", attaching.said);
     for _ in 0..40 {
         assert!(runner.say("o").starts_with("open "));
@@ -148,7 +152,10 @@ fn one_that_refuses_does_not_stop_the_others() {
     runner.say("h");
     let outcome = attaching.interrupt();
     assert_eq!(outcome.code, Some(3), "{outcome:?}");
-    assert!(outcome.said.contains(&format!("cannot attach to {gone}: ")), "{outcome:?}");
+    assert!(
+        outcome.said.contains(&format!("cannot attach to {gone}: ")),
+        "{outcome:?}"
+    );
     let gaps = outcome.found["gaps"].to_string();
     assert!(gaps.contains(gone), "{gaps}");
     runner.end();
@@ -163,8 +170,15 @@ fn a_static_program_is_refused_with_a_reason_and_a_way() {
     let runner = Runner::of(&mut Command::new(program));
     let said = run(["trace", &pid_of(&runner)]);
     assert_eq!(said.code, 3, "{}", said.stderr);
-    let error = said.stderr.lines().find(|line| line.contains("cannot attach to"));
-    assert!(error.is_some_and(|line| line.contains("static")), "{}", said.stderr);
+    let error = said
+        .stderr
+        .lines()
+        .find(|line| line.contains("cannot attach to"));
+    assert!(
+        error.is_some_and(|line| line.contains("static")),
+        "{}",
+        said.stderr
+    );
     assert!(said.stderr.contains("hint: "), "{}", said.stderr);
     runner.end();
 }
@@ -196,7 +210,15 @@ fn a_program_in_a_container_is_entered_and_named() {
     }
     let mut command = Command::new("unshare");
     let script = "mount -t proc proc /proc && exec \"$0\"";
-    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script]);
+    command.args([
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        script,
+    ]);
     command.arg(runner());
     let mut outer = Runner::of(&mut command);
     let children = format!("/proc/{0}/task/{0}/children", outer.pid);

@@ -70,7 +70,9 @@ impl DoctorTrace {
                 let diagnosis = trace.into_inner().report(evidence, settings)?.diagnosis;
                 let known = evidence.gaps.clone();
                 let is_new = |gap: &&Gap| !known.contains(gap);
-                evidence.gaps.extend(diagnosis.gaps.iter().filter(is_new).cloned());
+                evidence
+                    .gaps
+                    .extend(diagnosis.gaps.iter().filter(is_new).cloned());
                 evidence.diagnosis = diagnosis;
             }
         }

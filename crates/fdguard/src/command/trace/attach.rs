@@ -160,7 +160,9 @@ pub(in crate::command) fn refusal_gap(one: &AttachRefusal) -> Gap {
 /// The same for an attach that failed altogether.
 pub(in crate::command) fn error_gap(error: &anyhow::Error) -> Gap {
     let hinted = error.downcast_ref::<HintedError>();
-    let way = hinted.map_or("start it with fdguard trace -- COMMAND", |hinted| &hinted.hint);
+    let way = hinted.map_or("start it with fdguard trace -- COMMAND", |hinted| {
+        &hinted.hint
+    });
     Gap::new("the lines that opened descriptors", error.to_string(), way)
 }
 

@@ -63,7 +63,8 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
         return attach::run(args, &selection);
     }
     if args.command.is_empty() {
-        let hint = "run fdguard trace -- COMMAND, or fdguard trace PID to attach to a running program";
+        let hint =
+            "run fdguard trace -- COMMAND, or fdguard trace PID to attach to a running program";
         return Err(exit::HintedError::usage("no program given", hint).into());
     }
     let outcome = trace(args);

@@ -28,7 +28,8 @@ use crate::report::style::HEADING;
 use crate::terminal::{self, sanitize_str};
 
 /// The advice for a process that is not traced.
-const LAUNCH: &str = "attach to it with fdguard trace PID, or launch it with fdguard trace -- COMMAND";
+const LAUNCH: &str =
+    "attach to it with fdguard trace PID, or launch it with fdguard trace -- COMMAND";
 
 /// The heading above the sites of a process.
 const OPEN_NOW: &str = "open now";

@@ -183,7 +183,9 @@ pub(super) fn watch_attached<'p>(
         // One of several may have ended meanwhile.
         Err(Error::Probe(_)) if plan.pids.len() > 1 => {
             let pids = plan.pids.iter().copied();
-            let pids = pids.filter(|pid| fdguard_proc::process::name(*pid).is_some()).collect();
+            let pids = pids
+                .filter(|pid| fdguard_proc::process::name(*pid).is_some())
+                .collect();
             LiveWatch::start(probe, WatchPlan { pids, ..plan })
         }
         result => result,

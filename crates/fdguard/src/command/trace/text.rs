@@ -55,7 +55,10 @@ pub(super) fn write(
     for process in &report.processes {
         write_process(out, found, process)?;
     }
-    write_before(out, found.opened_before_attach.as_deref().unwrap_or_default())
+    write_before(
+        out,
+        found.opened_before_attach.as_deref().unwrap_or_default(),
+    )
 }
 
 /// What was open before the attach has no line; the lines that opened the same since are named.

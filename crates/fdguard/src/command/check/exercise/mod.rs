@@ -151,7 +151,9 @@ fn start(
     progress: &ProgressLine,
 ) -> anyhow::Result<Server> {
     if let Some(pid) = args.exercise.pid {
-        return Ok(Server::Attached(Box::new(RunningServer::attach(probe, pid))));
+        return Ok(Server::Attached(Box::new(RunningServer::attach(
+            probe, pid,
+        ))));
     }
     let launched = LaunchedServer::start(&plan.command, plan.limit, plan.ready.as_ref(), progress)?;
     Ok(Server::Launched(Box::new(launched)))

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use fdguard_core::{Gap, Pid};
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::process::LeftoverProcess;
+use fdguard_core::{Gap, Pid};
 use fdguard_probe::Probe;
 use fdguard_trace::{AttachedTrace, Options, StateParts, TraceSession, TraceState, TracedCommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
