@@ -76,6 +76,9 @@ pub(super) fn parse_pid(text: &str) -> Result<Pid, String> {
     const HIGHEST: Pid = 1 << 22;
     match text.parse::<Pid>() {
         Ok(pid) if (1..=HIGHEST).contains(&pid) => Ok(pid),
+        Err(_) if text.chars().any(char::is_alphabetic) => Err(format!(
+            "not a process id; to trace a program, run: fdguard trace -- {text}"
+        )),
         _ => Err(format!("a process id must be 1 to {HIGHEST}")),
     }
 }

@@ -28,7 +28,6 @@ Examples:
 Exit codes: the program's own if it failed, 128+n if signal n killed it, 125 if it could not be
 traced, 126 if it could not be executed, 127 if it was not found; otherwise 0 nothing found,
 1 findings. For a running process: 0, 1, or 3 if it could not be attached to or is not traced.")]
-#[command(mut_arg("pids", |arg| arg.value_parser(parse_pid_or_program)))]
 pub struct TraceArgs {
     /// Stop the program (SIGTERM) after this time, or detach from a running one.
     ///
@@ -79,14 +78,6 @@ pub struct TraceArgs {
     /// Program to run, with its arguments.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "all"])]
     pub command: Vec<OsString>,
-}
-
-fn parse_pid_or_program(text: &str) -> Result<Pid, String> {
-    let hint = || format!("not a process id; put -- before a program: fdguard trace -- {text}");
-    match text.parse::<Pid>() {
-        Ok(_) => parse_pid(text),
-        Err(_) => Err(hint()),
-    }
 }
 
 /// Additional report files. They are opened before the program starts.
