@@ -128,6 +128,8 @@ const RULES: Rules = Rules {
         "crates/fdguard-wire/src/lib.rs",
     ],
     may_be_unsafe: &[
+        "crates/fdguard-attach/src/ptrace.rs",
+        "crates/fdguard-attach/src/remote.rs",
         "crates/fdguard-files/src/sys.rs",
         "crates/fdguard-host/src/watched_tree.rs",
         "crates/fdguard-host/src/http/signal.rs",

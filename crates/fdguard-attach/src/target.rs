@@ -1,14 +1,34 @@
 //! A process that can be entered, and calls inside it.
 
 use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-use crate::Refusal;
+use fdguard_proc::ProcKey;
+
+use crate::borrow::Search;
+use crate::examine::{Examined, check_threads, examine};
+use crate::image::Image;
+use crate::injection::{Aborted, AbortedCall, CallFailure, CodePlace, Finished};
+use crate::leftovers::{code_place, scratch_memory};
+use crate::lock::EntryLock;
+use crate::ptrace;
+use crate::remote::{CallPlan, Outcome, SaveArea, Scratch};
+use crate::stack::Tables;
+use crate::step::Step;
+use crate::thread::{ThreadError, sleep_precisely};
+use crate::{Error, Refusal};
+
+/// How often a call is begun again after a signal has arrived at the wrong moment.
+const MOST_CALLS: u32 = 50;
 
 /// A running process, examined and not yet touched.
-#[derive(Debug)]
 pub struct Target {
-    pid: u32,
+    examined: Examined,
+    tables: Mutex<Tables>,
 }
 
 /// A function was called inside the process.
@@ -18,34 +38,265 @@ pub struct Call {
     pub returned: i32,
     /// How long the borrowed thread did not do its own work.
     pub stop: Duration,
+    /// The borrowed thread.
+    pub thread: u32,
+    /// How often threads were stopped to find one that can be borrowed, including this one.
+    pub tries: u32,
 }
 
-/// The call was not made, and the process goes on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The process cannot be entered.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
+/// What is asked of the process.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    library: &'a [u8],
+    entry: &'a CStr,
+    argument: &'a [u8],
+    on_step: &'a (dyn Fn(Step) + Sync),
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("key", &self.examined.key)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Target {
+    /// What the name of a memory file begins with that holds an injected library; a hash of its
+    /// bytes follows.
+    pub const LIBRARY_PREFIX: &str = "fdguard-";
+
     /// Looks at a process without stopping it.
     pub fn examine(pid: u32) -> Result<Self, Refusal> {
-        let _ = pid;
-        Err(Refusal::Gone)
+        let examined = examine(pid)?;
+        let tables = Tables::new(pid, examined.loader, examined.libc);
+        Ok(Self {
+            examined,
+            tables: Mutex::new(tables),
+        })
     }
 
     /// Its number.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.pid
+        self.examined.key.pid
     }
 
     /// Loads `library` (the bytes of a shared object), unless it is loaded already, and calls its
     /// function `int entry(const void *argument, size_t size)` with a copy of `argument`.
     pub fn call(&self, library: &[u8], entry: &CStr, argument: &[u8]) -> Result<Call, Error> {
-        let _ = (library, entry, argument);
-        Err(Error::Refused(Refusal::Gone))
+        self.call_observed(library, entry, argument, &|_step| {})
+    }
+
+    /// The same, reporting each step.
+    #[doc(hidden)]
+    pub fn call_observed(
+        &self,
+        library: &[u8],
+        entry: &CStr,
+        argument: &[u8],
+        on_step: &(dyn Fn(Step) + Sync),
+    ) -> Result<Call, Error> {
+        let request = Request {
+            library,
+            entry,
+            argument,
+            on_step,
+        };
+        // The kernel detaches what is left when the tracing thread ends, whatever has happened.
+        thread::scope(|scope| {
+            let tracer = scope.spawn(|| {
+                sleep_precisely();
+                self.locked_call(request)
+            });
+            tracer.join().unwrap_or_else(|_panic| {
+                Err(Error::System(io::Error::other(
+                    "the tracing thread panicked",
+                )))
+            })
+        })
+    }
+
+    fn locked_call(&self, request: Request<'_>) -> Result<Call, Error> {
+        let pid = self.pid();
+        let lock = EntryLock::take(pid).map_err(|_gone| Error::Ended)?;
+        let Some(_lock) = lock else {
+            return Err(Refusal::Busy.into());
+        };
+        if ProcKey::read(pid).ok() != Some(self.examined.key) {
+            return Err(Refusal::Gone.into());
+        }
+        check_threads(pid)?;
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.enter(&mut tables, request);
+        match result {
+            Err(Error::System(_)) if !self.examined.key.is_alive() => Err(Error::Ended),
+            result => result,
+        }
+    }
+
+    fn enter(&self, tables: &mut Tables, request: Request<'_>) -> Result<Call, Error> {
+        tables.refresh().map_err(Error::System)?;
+        let (place, _is_leftover) =
+            code_place(&self.examined, tables.regions()).map_err(Error::System)?;
+        let mut leftovers = scratch_memory(&self.examined.memory, tables.regions())?;
+        let name = library_name(request.library);
+        let directory = descriptor_directory(tables);
+        let mut calls = 0;
+        let (thread, tries, finished) = loop {
+            calls += 1;
+            let entry = self.loaded_entry(tables, &name, request.entry)?;
+            let mut search = Search::new(&self.examined, tables, &place, request.on_step);
+            let injection = search.safe_thread()?;
+            let (thread, tries) = (injection.tid(), search.tries);
+            let xstate = ptrace::xstate(thread).map_err(Error::System)?;
+            let plan = self.plan(request, entry, &name, &directory, &xstate);
+            match injection.call(&plan) {
+                Ok(finished) => break (thread, tries, finished),
+                Err(AbortedCall { reason, leftover }) => {
+                    leftovers.extend(leftover);
+                    if calls >= MOST_CALLS || !is_worth_another_try(&reason) {
+                        return Err(error_of(reason));
+                    }
+                }
+            }
+        };
+        leftovers.extend(finished.leftover);
+        self.sweep(tables, &place, &leftovers);
+        answer(finished, thread, tries, request.entry)
+    }
+
+    /// The function's address, if the library is loaded.
+    fn loaded_entry(
+        &self,
+        tables: &Tables,
+        name: &str,
+        entry: &CStr,
+    ) -> Result<Option<u64>, Error> {
+        let path = format!("/memfd:{name}");
+        let mut modules = tables.modules().iter();
+        let Some(module) = modules.find(|module| module.path.starts_with(path.as_bytes())) else {
+            return Ok(None);
+        };
+        let memory = &self.examined.memory;
+        let functions = Image::read(memory, module.start).and_then(|image| image.functions(memory));
+        let functions = functions.map_err(Error::System)?;
+        let address = functions.address(entry.to_bytes());
+        address.map(Some).ok_or_else(|| no_function(entry))
+    }
+
+    fn plan<'a>(
+        &self,
+        request: Request<'a>,
+        entry: Option<u64>,
+        name: &'a str,
+        directory: &'a [u8],
+        xstate: &'a [u8],
+    ) -> CallPlan<'a> {
+        let address = |name: &[u8]| self.examined.functions.address(name).unwrap_or(0);
+        CallPlan {
+            dlopen: address(b"dlopen"),
+            dlsym: address(b"dlsym"),
+            dlerror: address(b"dlerror"),
+            errno: address(b"__errno_location"),
+            entry,
+            name: name.as_bytes(),
+            directory,
+            entry_name: request.entry.to_bytes(),
+            library: request.library,
+            argument: request.argument,
+            xstate,
+            save: SaveArea { address: 0 },
+        }
+    }
+
+    /// Unmaps what calls have left, this one or one of a tracer that was killed. It is tried once:
+    /// the next call finds what remains.
+    fn sweep(&self, tables: &mut Tables, place: &CodePlace, leftovers: &[Scratch]) {
+        if leftovers.is_empty() {
+            return;
+        }
+        let silent = |_step| {};
+        let mut search = Search::new(&self.examined, tables, place, &silent);
+        if let Ok(injection) = search.any_thread() {
+            drop(injection.sweep(leftovers));
+        }
+    }
+}
+
+/// The name of the memory file for a library: two libraries have two names.
+fn library_name(library: &[u8]) -> String {
+    // FNV-1a, 64 bits: the name must be the same in every build.
+    let hash = library
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("{}{hash:016x}", Target::LIBRARY_PREFIX)
+}
+
+/// The directory of the process's descriptors. The loader compares names: a second library with the
+/// number of the first would be taken for it, so each gets another spelling.
+fn descriptor_directory(tables: &Tables) -> Vec<u8> {
+    let prefix = format!("/memfd:{}", Target::LIBRARY_PREFIX);
+    let modules = tables.modules().iter();
+    let earlier = modules
+        .filter(|module| module.path.starts_with(prefix.as_bytes()))
+        .count();
+    let dots = "./".repeat(earlier.min(200));
+    format!("/proc/self/{dots}fd/").into_bytes()
+}
+
+fn is_worth_another_try(reason: &Aborted) -> bool {
+    match reason {
+        Aborted::Thread(ThreadError::System(error)) => error.kind() != io::ErrorKind::NotFound,
+        Aborted::Thread(ThreadError::Denied) | Aborted::NoMemory(_) => false,
+        Aborted::Thread(_) => true,
+    }
+}
+
+fn error_of(reason: Aborted) -> Error {
+    match reason {
+        Aborted::NoMemory(errno) => Error::NoResource {
+            what: "memory",
+            source: io::Error::from_raw_os_error(errno),
+        },
+        Aborted::Thread(ThreadError::Ended) => Error::Ended,
+        Aborted::Thread(ThreadError::System(error)) => Error::System(error),
+        Aborted::Thread(ThreadError::Denied) => Refusal::Denied.into(),
+        Aborted::Thread(ThreadError::Group) => Refusal::Stopped.into(),
+        Aborted::Thread(ThreadError::Slow | ThreadError::Signal(_)) => Error::NoThread,
+    }
+}
+
+fn answer(finished: Finished, thread: u32, tries: u32, entry: &CStr) -> Result<Call, Error> {
+    match finished.outcome {
+        Ok(Outcome::Returned(returned)) => Ok(Call {
+            returned,
+            stop: finished.stop,
+            thread,
+            tries,
+        }),
+        Ok(Outcome::NoMemfd(errno)) => Err(Error::NoResource {
+            what: "a memory file",
+            source: io::Error::from_raw_os_error(errno),
+        }),
+        Ok(Outcome::NotWritten) => Err(Error::NoResource {
+            what: "memory for the library",
+            source: io::ErrorKind::StorageFull.into(),
+        }),
+        Ok(Outcome::NotLoaded(reason)) if reason.contains("cannot open shared object") => {
+            Err(Error::NoProc { reason })
+        }
+        Ok(Outcome::NotLoaded(reason)) => Err(Error::NotLoaded { reason }),
+        Ok(Outcome::NoSymbol) => Err(no_function(entry)),
+        Ok(Outcome::Unfinished) | Err(CallFailure::Limit) => Err(Error::Limit),
+        Err(CallFailure::Fault(signal)) => Err(Error::Fault { signal }),
+    }
+}
+
+fn no_function(entry: &CStr) -> Error {
+    Error::NoFunction {
+        name: entry.to_string_lossy().into_owned(),
     }
 }

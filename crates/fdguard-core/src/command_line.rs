@@ -1,5 +1,5 @@
-//! A process's own command line, ready to be pasted into a shell: advice names the command that
-//! finds the line of code.
+//! A process's own command line, ready to be pasted into a shell: advice names the commands that
+//! find the line of code.
 
 use crate::diagnosis::Diagnosis;
 use crate::finding::Finding;
@@ -74,12 +74,13 @@ pub fn add_trace(findings: &mut [Finding], process: &Process) {
         is_due && is_about && finding.severity > Severity::Info
     };
     for finding in findings.iter_mut().filter(wants) {
+        let attach = format!(
+            "`fdguard trace {}` names the line that opens them",
+            process.pid
+        );
         let line = match trace_command(process) {
-            Some(command) => format!("`{command}` names the line that opens them"),
-            None => format!(
-                "start {} with `fdguard trace -- COMMAND` to find the line that opens them",
-                process.comm.to_lossy()
-            ),
+            Some(command) => format!("{attach}, and `{command}` also those opened at its start"),
+            None => attach,
         };
         if !finding.next_step.is_empty() {
             finding.next_step.push(' ');

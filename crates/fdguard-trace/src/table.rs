@@ -254,8 +254,20 @@ impl ProcessTable {
         Some(ExitReport::parse(&bytes))
     }
 
-    pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
-        let file = File::open(path)?;
+    /// Replaces the pids of a namespace with those that fdguard sees.
+    pub(crate) fn rename(&mut self, key: TraceKey, parent: Option<TraceKey>) {
+        self.pid = key.pid;
+        self.parent = parent;
+    }
+
+    /// Replaces the names of modules with names under which fdguard can open them.
+    pub(crate) fn relocate(&mut self, mut locate: impl FnMut(&Path) -> PathBuf) {
+        for path in self.modules.values_mut() {
+            *path = locate(path);
+        }
+    }
+
+    pub(crate) fn read(file: &File, path: &Path) -> io::Result<Option<Self>> {
         let mut head = vec![0; TableImage::HEAD];
         if file.read_exact_at(&mut head, 0).is_err() {
             return Ok(None);
@@ -265,7 +277,7 @@ impl ProcessTable {
         };
         let (hole, words) = image.hole();
         let needed = image.needed();
-        let last = last_event(&file, image.tickets());
+        let last = last_event(file, image.tickets());
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < needed {
                 // The old buffer is dropped first, so that the two never coexist.
@@ -273,8 +285,8 @@ impl ProcessTable {
                 *buffer = vec![0; needed.next_multiple_of(BUFFER_STEP)];
             }
             let bytes = buffer.get_mut(..needed).unwrap_or_default();
-            fill(&file, bytes, 0, hole)?;
-            fill(&file, bytes, words, needed)?;
+            fill(file, bytes, 0, hole)?;
+            fill(file, bytes, words, needed)?;
             Ok(TableImage::new(bytes).map(|image| Self {
                 last,
                 ..Self::from_image(&image, path)

@@ -1,0 +1,74 @@
+//! What a tracer that was killed has left in a process: memory, and code at the program's entry.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::Refusal;
+use crate::examine::Examined;
+use crate::injection::CodePlace;
+use crate::maps::Region;
+use crate::memory::Memory;
+use crate::remote::{CODE_SIZE, Report, Scratch, data_of, syscall_code};
+
+/// How long code that has no tracer may take to restore its thread.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// What is at the program's entry, and what belongs there.
+pub(crate) fn code_place(examined: &Examined, regions: &[Region]) -> io::Result<(CodePlace, bool)> {
+    let mut original = [0; 32];
+    examined.memory.read_exact(examined.entry, &mut original)?;
+    let is_leftover = original.starts_with(syscall_code());
+    if is_leftover && let Some(bytes) = from_file(examined, regions) {
+        original = bytes;
+    }
+    let place = CodePlace {
+        address: examined.entry,
+        original,
+    };
+    Ok((place, is_leftover))
+}
+
+fn from_file(examined: &Examined, regions: &[Region]) -> Option<[u8; 32]> {
+    let region = regions
+        .iter()
+        .find(|region| region.contains(examined.entry))?;
+    let file = File::open(format!("/proc/{}/exe", examined.key.pid)).ok()?;
+    let mut bytes = [0; 32];
+    let offset = region.offset + (examined.entry - region.start);
+    file.read_exact_at(&mut bytes, offset).ok()?;
+    Some(bytes)
+}
+
+/// Memory of earlier calls that no thread uses any more. Refuses while one does.
+pub(crate) fn scratch_memory(memory: &Memory, regions: &[Region]) -> Result<Vec<Scratch>, Refusal> {
+    let pages = regions.iter().filter(|region| {
+        region.path.is_empty()
+            && region.is_executable()
+            && !region.is_writable()
+            && region.end - region.start == CODE_SIZE as u64
+    });
+    let mut found = Vec::new();
+    let start = Instant::now();
+    for page in pages {
+        while let Some((scratch, report)) = read(memory, page.start) {
+            if report.left {
+                found.push(scratch);
+                break;
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(Refusal::Unfinished);
+            }
+            sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(found)
+}
+
+fn read(memory: &Memory, address: u64) -> Option<(Scratch, Report)> {
+    let report = Report::read(&memory.bytes(data_of(address), Report::SIZE).ok()?);
+    let size = usize::try_from(report.scratch_size?).ok()?;
+    Some((Scratch { address, size }, report))
+}

@@ -1,0 +1,45 @@
+//! Whether a signal waits for a thread.
+
+use fdguard_proc::ascii::{hexadecimal, lines};
+
+/// Whether a signal that is not blocked is pending for a thread; also if that cannot be read.
+pub(crate) fn has_pending_signal(pid: u32, tid: u32) -> bool {
+    let status = std::fs::read(format!("/proc/{pid}/task/{tid}/status"));
+    status
+        .ok()
+        .and_then(|status| is_pending(&status))
+        .unwrap_or(true)
+}
+
+fn is_pending(status: &[u8]) -> Option<bool> {
+    let mask = |key: &[u8]| {
+        let value = lines(status).find_map(|line| line.strip_prefix(key))?;
+        hexadecimal(value.trim_ascii())
+    };
+    let pending = mask(b"SigPnd:")? | mask(b"ShdPnd:")?;
+    Some(pending & !mask(b"SigBlk:")? != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_pending;
+
+    #[test]
+    fn only_signals_that_are_not_blocked_count() {
+        let status = |own: u64, shared: u64, blocked: u64| {
+            format!(
+                "Name:\tx\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\n"
+            )
+        };
+        for (own, shared, blocked, wanted) in [
+            (0, 0, 0, false),
+            (4, 0, 0, true),
+            (0, 4, 4, false),
+            (1, 4, 1, true),
+        ] {
+            let status = status(own, shared, blocked);
+            assert_eq!(is_pending(status.as_bytes()), Some(wanted));
+        }
+        assert_eq!(is_pending(b""), None);
+    }
+}

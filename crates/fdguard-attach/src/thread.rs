@@ -1,0 +1,178 @@
+//! A thread of the process that is seized, and stopped for a moment.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use libc::c_int;
+
+use crate::ptrace::{self, Registers, Stop};
+
+/// How long a thread may take to stop. One that takes longer is in the kernel for something else.
+const STOP_LIMIT: Duration = Duration::from_millis(200);
+/// How often a stop is looked for: waiting for it would have no limit. Sleeping leaves the processor
+/// to the other thread; yielding would give it to anybody for a whole time slice.
+const PAUSE: Duration = Duration::from_micros(10);
+
+/// Lets this thread sleep for microseconds: usually the kernel adds fifty to save power.
+pub(crate) fn sleep_precisely() {
+    // Otherwise stops take a little longer.
+    drop(rustix::thread::set_current_timer_slack(Some(
+        NonZeroU64::MIN,
+    )));
+}
+
+/// Waits a little for the other process.
+pub(crate) fn pause() {
+    sleep(PAUSE);
+}
+
+/// A seized thread. Dropping it detaches: what the thread does then ends by itself.
+#[derive(Debug)]
+pub(crate) struct SeizedThread {
+    pub(crate) tid: u32,
+    is_stopped: bool,
+    stopped_at: Instant,
+}
+
+/// A thread did not do what was asked.
+#[derive(Debug)]
+pub(crate) enum ThreadError {
+    /// It has ended.
+    Ended,
+    /// It may not be traced.
+    Denied,
+    /// It has not stopped in time.
+    Slow,
+    /// A signal has arrived, and is to be delivered.
+    Signal(c_int),
+    /// The process is stopped as a whole.
+    Group,
+    System(io::Error),
+}
+
+impl From<io::Error> for ThreadError {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ESRCH | libc::ECHILD) => Self::Ended,
+            Some(libc::EPERM | libc::EACCES) => Self::Denied,
+            _ => Self::System(error),
+        }
+    }
+}
+
+impl SeizedThread {
+    /// Seizes a thread and stops it.
+    pub(crate) fn stop(tid: u32, on_seized: impl FnOnce()) -> Result<Self, ThreadError> {
+        ptrace::seize(tid)?;
+        let mut thread = Self {
+            tid,
+            is_stopped: false,
+            stopped_at: Instant::now(),
+        };
+        on_seized();
+        thread.stopped_at = Instant::now();
+        ptrace::interrupt(tid)?;
+        loop {
+            match thread.wait(STOP_LIMIT)? {
+                Stop::Event => return Ok(thread),
+                // The interruption is still due.
+                Stop::Signal(signal) => thread.resume(signal)?,
+                Stop::Syscall => thread.resume(0)?,
+                Stop::Group => return Err(ThreadError::Group),
+                Stop::Ended => return Err(ThreadError::Ended),
+            }
+        }
+    }
+
+    /// How long it has not done its own work.
+    pub(crate) fn stopped_for(&self) -> Duration {
+        self.stopped_at.elapsed()
+    }
+
+    /// Waits until it stops.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Result<Stop, ThreadError> {
+        let start = Instant::now();
+        loop {
+            if let Some(stop) = self.poll()? {
+                return Ok(stop);
+            }
+            if start.elapsed() > limit {
+                return Err(ThreadError::Slow);
+            }
+            pause();
+        }
+    }
+
+    /// Whether it has stopped.
+    pub(crate) fn poll(&mut self) -> Result<Option<Stop>, ThreadError> {
+        let stop = ptrace::poll_stop(self.tid)?;
+        self.is_stopped |= stop.is_some_and(|stop| stop != Stop::Ended);
+        Ok(stop)
+    }
+
+    pub(crate) fn interrupt(&self) -> Result<(), ThreadError> {
+        Ok(ptrace::interrupt(self.tid)?)
+    }
+
+    /// Stops it again; it may be stopped already, on its way out of a system call.
+    pub(crate) fn stop_again(&mut self) -> Result<(), ThreadError> {
+        self.interrupt()?;
+        if self.is_stopped {
+            self.resume(0)?;
+        }
+        loop {
+            match self.wait(STOP_LIMIT)? {
+                Stop::Event | Stop::Group => return Ok(()),
+                Stop::Syscall => self.resume(0)?,
+                Stop::Signal(signal) => return Err(ThreadError::Signal(signal)),
+                Stop::Ended => return Err(ThreadError::Ended),
+            }
+        }
+    }
+
+    pub(crate) fn resume(&mut self, signal: c_int) -> Result<(), ThreadError> {
+        ptrace::resume(self.tid, signal)?;
+        self.is_stopped = false;
+        Ok(())
+    }
+
+    /// Runs until it enters or leaves a system call.
+    pub(crate) fn run_to_syscall(&mut self) -> Result<(), ThreadError> {
+        loop {
+            ptrace::resume_to_syscall(self.tid)?;
+            self.is_stopped = false;
+            match self.wait(STOP_LIMIT)? {
+                Stop::Syscall => return Ok(()),
+                Stop::Event | Stop::Group => {}
+                Stop::Signal(signal) => return Err(ThreadError::Signal(signal)),
+                Stop::Ended => return Err(ThreadError::Ended),
+            }
+        }
+    }
+
+    pub(crate) fn registers(&self) -> Result<Registers, ThreadError> {
+        Ok(ptrace::registers(self.tid)?)
+    }
+
+    pub(crate) fn set_registers(&self, registers: &Registers) -> Result<(), ThreadError> {
+        Ok(ptrace::set_registers(self.tid, registers)?)
+    }
+
+    /// Lets it go, with a signal that was about to be delivered.
+    pub(crate) fn detach(mut self, signal: c_int) -> Result<Duration, ThreadError> {
+        self.is_stopped = false;
+        ptrace::detach(self.tid, signal)?;
+        Ok(self.stopped_for())
+    }
+}
+
+impl Drop for SeizedThread {
+    fn drop(&mut self) {
+        // One that is not stopped is detached when the tracing thread ends.
+        if self.is_stopped {
+            drop(ptrace::detach(self.tid, 0));
+        }
+    }
+}

@@ -1,0 +1,5 @@
+mod killed;
+mod refusals;
+mod restart;
+mod threads;
+mod victim;

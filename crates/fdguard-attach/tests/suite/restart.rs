@@ -1,0 +1,130 @@
+//! No system call ends otherwise because its thread was borrowed.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use fdguard_attach::Error;
+
+use super::victim::Borrowed;
+
+/// Runs a victim that is entered beside one that is not.
+fn compare(kind: &str) {
+    let (plain, entered) = (Borrowed::start(kind), Borrowed::start(kind));
+    entered.wait_until_it_waits();
+    plain.wait_until_it_waits();
+    assert_eq!(entered.count(), 1, "{kind}");
+    let (plain, entered) = (plain.finish(), entered.finish());
+    assert_eq!(entered.outcome(), plain.outcome(), "{kind}");
+}
+
+#[test]
+fn calls_that_the_kernel_restarts() {
+    let kinds = [
+        "read",
+        "readv",
+        "accept",
+        "recv",
+        "recvmsg",
+        "wait4",
+        "waitid",
+        "flock",
+        "setlkw",
+        "cond_wait",
+        "sem_wait",
+    ];
+    kinds.into_iter().for_each(compare);
+}
+
+#[test]
+fn calls_that_the_kernel_restarts_unless_a_handler_runs() {
+    let kinds = [
+        "select",
+        "pselect",
+        "ppoll",
+        "poll",
+        "sigsuspend",
+        "pause",
+        "msgrcv",
+    ];
+    kinds.into_iter().for_each(compare);
+}
+
+#[test]
+fn calls_that_would_return_eintr() {
+    let kinds = [
+        "epoll_wait",
+        "epoll_limited",
+        "epoll_pwait",
+        "recv_limited",
+        "semop",
+        "sigwaitinfo",
+        "sigtimedwait",
+    ];
+    kinds.into_iter().for_each(compare);
+}
+
+#[test]
+fn timeouts_stay_exact() {
+    let kinds = [
+        "poll_timeout",
+        "select_timeout",
+        "nanosleep",
+        "clock_nanosleep",
+        "cond_timedwait",
+        "sem_timedwait",
+        "timerfd",
+    ];
+    let mut victims = kinds.map(Borrowed::start);
+    // Half of the time: one that began again would end half of it too late.
+    sleep(Duration::from_millis(750));
+    for (kind, victim) in kinds.iter().zip(&victims) {
+        assert_eq!(victim.count(), 1, "{kind}");
+    }
+    for (kind, victim) in kinds.iter().zip(&mut victims) {
+        let answer = victim.answer();
+        let time = answer.milliseconds;
+        assert!((1490..2100).contains(&time), "{kind} took {time} ms");
+    }
+}
+
+#[test]
+fn a_thread_that_writes_is_not_borrowed() {
+    let victim = Borrowed::start("write");
+    victim.wait_until_it_waits();
+    let error = victim.call(c"count").unwrap_err();
+    assert!(matches!(error, Error::NoThread), "{error}");
+    assert_eq!(victim.finish().outcome(), (5000, 0));
+}
+
+#[test]
+fn signals_stay_blocked_and_pending() {
+    compare("pending");
+    let victim = Borrowed::start("pending");
+    victim.wait_until_it_waits();
+    for calls in 1..=20 {
+        assert_eq!(victim.count(), calls);
+    }
+    assert_eq!(
+        victim.finish().result,
+        11,
+        "pending, blocked, nothing else blocked or handled"
+    );
+}
+
+#[test]
+fn a_program_with_many_signals_is_entered() {
+    let victim = Borrowed::start("alarms");
+    for calls in 1..=20 {
+        assert_eq!(victim.count(), calls);
+    }
+    assert_eq!(victim.finish().outcome(), (3, 0));
+}
+
+#[test]
+fn errno_and_extended_state_are_kept() {
+    let victim = Borrowed::start("checksum");
+    for calls in 1..=20 {
+        assert_eq!(victim.count(), calls);
+    }
+    assert_eq!(victim.finish().outcome(), (42, 0));
+}

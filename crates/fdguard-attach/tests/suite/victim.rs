@@ -1,0 +1,156 @@
+//! The victim: it waits in one way, and prints what came of it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use fdguard_attach::{Call, Error, Target};
+
+/// A running `borrowed`.
+pub struct Borrowed {
+    pub child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+/// What it printed at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub result: i64,
+    pub errno: i32,
+    pub milliseconds: u64,
+}
+
+impl Answer {
+    /// What must be the same with and without a call.
+    pub fn outcome(&self) -> (i64, i32) {
+        (self.result, self.errno)
+    }
+}
+
+pub fn program() -> PathBuf {
+    testkit::c_variant("borrowed", "c", &["-g", "-O1", "-Wl,--no-as-needed", "-lm"]).unwrap()
+}
+
+/// The bytes of the library that is loaded into victims.
+pub fn library() -> Vec<u8> {
+    fs::read(library_path()).unwrap()
+}
+
+pub fn library_path() -> PathBuf {
+    testkit::c_variant("entered", "so", &["-g", "-shared", "-fPIC"]).unwrap()
+}
+
+impl Borrowed {
+    pub fn start(kind: &str) -> Self {
+        Self::of(Command::new(program()).arg(kind))
+    }
+
+    pub fn of(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut victim = Self {
+            stdin: child.stdin.take(),
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        };
+        assert_eq!(victim.line(), "READY");
+        victim
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Waits until its first thread sleeps in a system call.
+    pub fn wait_until_it_waits(&self) {
+        wait_until_it_waits(self.pid());
+    }
+
+    pub fn call(&self, entry: &std::ffi::CStr) -> Result<Call, Error> {
+        Target::examine(self.pid())?.call(&library(), entry, b"abc")
+    }
+
+    /// Calls `count`, which must work.
+    pub fn count(&self) -> i32 {
+        self.call(c"count").unwrap().returned
+    }
+
+    /// Lets happen what it waits for, and returns what it says. It must end well.
+    pub fn finish(mut self) -> Answer {
+        // One that has ended already does not listen.
+        drop(writeln!(self.stdin.as_mut().unwrap(), "go"));
+        self.answer()
+    }
+
+    /// What it says by itself.
+    pub fn answer(&mut self) -> Answer {
+        let line = self.line();
+        let words: Vec<&str> = line.split(' ').collect();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "it ended with {status}: {line}");
+        Answer {
+            result: words[1].parse().unwrap(),
+            errno: words[2].parse().unwrap(),
+            milliseconds: words[3].parse().unwrap(),
+        }
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// The regions that belong to no file, with code.
+    pub fn scratch_pages(&self) -> usize {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
+        maps.lines()
+            .filter(|line| line.contains("r-xp") && line.trim_end().ends_with(" 0"))
+            .count()
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+pub fn wait_until_it_waits(pid: u32) {
+    let start = Instant::now();
+    loop {
+        let syscall = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
+        if !syscall.starts_with("running") {
+            return;
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "it does not wait"
+        );
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// The program that enters once.
+pub fn enter(pid: u32) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let dir = test.parent().and_then(Path::parent).unwrap();
+    let mut command = Command::new(dir.join("examples/enter"));
+    command
+        .arg(pid.to_string())
+        .arg(library_path())
+        .arg("count");
+    command
+}
