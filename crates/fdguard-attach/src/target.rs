@@ -24,6 +24,7 @@ use crate::{Error, Refusal};
 
 /// How often a call is begun again after a signal has arrived at the wrong moment.
 const MOST_CALLS: u32 = 50;
+const MOST_SWEEPS: u32 = 20;
 
 /// A running process, examined and not yet touched.
 pub struct Target {
@@ -210,16 +211,18 @@ impl Target {
         }
     }
 
-    /// Unmaps what calls have left, this one or one of a tracer that was killed. It is tried once:
-    /// the next call finds what remains.
+    /// Unmaps what calls have left, this one or one of a tracer that was killed. It is tried a few
+    /// times, because signals may interfere: the next call finds what remains.
     fn sweep(&self, tables: &mut Tables, place: &CodePlace, leftovers: &[Scratch]) {
         if leftovers.is_empty() {
             return;
         }
-        let silent = |_step| {};
-        let mut search = Search::new(&self.examined, tables, place, &silent);
-        if let Ok(injection) = search.any_thread() {
-            drop(injection.sweep(leftovers));
+        for _attempt in 0..MOST_SWEEPS {
+            let mut search = Search::new(&self.examined, tables, place, &|_step| {});
+            let swept = search.any_thread().map(|thread| thread.sweep(leftovers));
+            if matches!(swept, Ok(Ok(_)) | Err(_)) {
+                return;
+            }
         }
     }
 }
@@ -290,7 +293,9 @@ fn answer(finished: Finished, thread: u32, tries: u32, entry: &CStr) -> Result<C
         }
         Ok(Outcome::NotLoaded(reason)) => Err(Error::NotLoaded { reason }),
         Ok(Outcome::NoSymbol) => Err(no_function(entry)),
-        Ok(Outcome::Unfinished) | Err(CallFailure::Limit) => Err(Error::Limit),
+        Ok(Outcome::NotStarted | Outcome::Unfinished) | Err(CallFailure::Limit) => {
+            Err(Error::Limit)
+        }
         Err(CallFailure::Fault(signal)) => Err(Error::Fault { signal }),
     }
 }

@@ -18,9 +18,7 @@ const PAUSE: Duration = Duration::from_micros(10);
 /// Lets this thread sleep for microseconds: usually the kernel adds fifty to save power.
 pub(crate) fn sleep_precisely() {
     // Otherwise stops take a little longer.
-    drop(rustix::thread::set_current_timer_slack(Some(
-        NonZeroU64::MIN,
-    )));
+    let _unchanged = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
 /// Waits a little for the other process.
