@@ -1,6 +1,6 @@
 //! Enters a process once: `enter PID LIBRARY ENTRY [ARGUMENT]`. For the tests of this crate: with
 //! `KILL_AT=STEP` (or `STEP:2` for its second time) it kills itself at that step, and with
-//! `STOP_AT` it reports the step and waits there for a line. `TIMES` prints when each step was done.
+//! `STOP_AT` it reports the step and waits there for a line. `TIMES` prints when each step is done.
 
 #![expect(
     clippy::print_stdout,
