@@ -131,7 +131,12 @@ impl Target {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let result = self.enter(&mut tables, request);
         match result {
-            Err(Error::System(_)) if !self.examined.key.is_alive() => Err(Error::Ended),
+            // A killed process is there for a moment while its threads are gone.
+            Err(Error::System(error))
+                if error.raw_os_error() == Some(libc::ESRCH) || !self.examined.key.is_alive() =>
+            {
+                Err(Error::Ended)
+            }
             result => result,
         }
     }
