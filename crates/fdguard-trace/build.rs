@@ -11,12 +11,16 @@ use std::process::Command;
 
 /// Turns an ordinary crate into the injected library: no unwinding of its own, tables for others to
 /// unwind through it, exported names.
-const FLAGS: [&str; 6] = [
+const FLAGS: [&str; 8] = [
     "-Cpanic=abort",
     "-Cforce-unwind-tables=yes",
     "-Crelocation-model=pic",
     // For C libraries that keep dlsym in a separate library (glibc before 2.34).
     "-Clink-arg=-ldl",
+    // A thread may be inside a hook for any time: the library that came by dlopen stays.
+    "-Clink-arg=-Wl,-z,nodelete",
+    // In a running program the loader would bind the library's own calls to the C library.
+    "-Clink-arg=-Wl,-Bsymbolic-functions",
     "--cfg",
     "fdguard_injected",
 ];

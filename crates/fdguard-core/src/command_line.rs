@@ -1,5 +1,5 @@
-//! A process's own command line, ready to be pasted into a shell: advice names the command that
-//! finds the line of code.
+//! A process's own command line, ready to be pasted into a shell: advice names the commands that
+//! find the line of code.
 
 use crate::diagnosis::Diagnosis;
 use crate::finding::Finding;
@@ -74,12 +74,13 @@ pub fn add_trace(findings: &mut [Finding], process: &Process) {
         is_due && is_about && finding.severity > Severity::Info
     };
     for finding in findings.iter_mut().filter(wants) {
+        let attach = format!(
+            "`fdguard trace {}` names the line that opens them",
+            process.pid
+        );
         let line = match trace_command(process) {
-            Some(command) => format!("`{command}` names the line that opens them"),
-            None => format!(
-                "start {} with `fdguard trace -- COMMAND` to find the line that opens them",
-                process.comm.to_lossy()
-            ),
+            Some(command) => format!("{attach}, and `{command}` also those opened at its start"),
+            None => attach,
         };
         if !finding.next_step.is_empty() {
             finding.next_step.push(' ');
@@ -177,7 +178,7 @@ mod tests {
         watch.name_traces(&mut diagnosis);
         let step = &diagnosis.findings[0].next_step;
         assert_eq!(step.matches("Line: ").count(), 1, "{step}");
-        assert_eq!(step.matches("fdguard trace -- ").count(), 1, "{step}");
+        assert_eq!(step.matches("`fdguard trace ").count(), 1, "{step}");
         assert!(!step.contains(" PID"), "{step}");
         let of_process = &diagnosis.processes[0].findings[0].next_step;
         assert_eq!(of_process, step);

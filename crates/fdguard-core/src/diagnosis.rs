@@ -8,6 +8,7 @@ use crate::forecast::{self, Forecast};
 use crate::hazard::Hazard;
 use crate::judge::{self, Verdict};
 use crate::lifetimes::report::SiteReport;
+use crate::opened_before::OpenedBefore;
 use crate::rising_group::{self, RisingGroup};
 use crate::rule::RuleSettings;
 use crate::rule::growth::Case;
@@ -207,6 +208,9 @@ pub struct Diagnosis {
     /// Every line that opened something in a traced process, those that leak first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites: Option<Vec<SiteReport>>,
+    /// What processes held before fdguard attached to them; absent if it did not attach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_before_attach: Option<Vec<OpenedBefore>>,
     /// Each process on its own.
     pub processes: Vec<ProcessDiagnosis>,
     /// Earlier processes of the same name.
@@ -243,6 +247,7 @@ impl Diagnosis {
             peak_at: None,
             released_at_end: None,
             sites: None,
+            opened_before_attach: None,
             processes: Vec::new(),
             predecessors: Vec::new(),
             coverage: Coverage {
@@ -292,7 +297,7 @@ pub enum WatchEnd {
 /// How descriptors were observed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// `probe`, `preload` or `ebpf`.
+    /// `probe`, `preload`, `inject` or `ebpf`.
     pub backend: String,
     /// Descriptors whose opening line is known.
     pub attributed_fds: u64,

@@ -46,6 +46,7 @@ pub mod lint;
 pub mod located;
 pub mod log_event;
 pub mod open_flags;
+pub mod opened_before;
 pub mod origin;
 pub mod pattern;
 pub mod phases;

@@ -44,10 +44,12 @@ impl Backing {
         }
         let from = piece * PIECE;
         let bytes = PIECE.min(TableMapping::size().saturating_sub(from));
-        let result = sys::populate(self.start.load(Ordering::Acquire) + from, bytes);
+        let start = self.start.load(Ordering::Acquire);
+        let result = sys::populate(start + from, bytes);
         // Older kernels allocated all of it at the start.
         let is_there = result == 0 || sys::is_unknown_advice(result);
-        if is_there {
+        // Of a mapping that was replaced meanwhile this says nothing.
+        if is_there && self.start.load(Ordering::Acquire) == start {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         is_there

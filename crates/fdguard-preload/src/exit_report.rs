@@ -7,9 +7,7 @@
 //! of its link in `/proc/self/fd`, and a zero byte; or a mark that the report is incomplete
 //! ([`INCOMPLETE_EXIT_REPORT`]). A process without that file did not end by itself.
 
-#![expect(unsafe_code, reason = "asks for a variable of the environment")]
-
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use fdguard_wire::INCOMPLETE_EXIT_REPORT;
@@ -28,10 +26,6 @@ const ROOM: u64 = 64 << 20;
 /// The process that has already written its report.
 static SAID: AtomicU32 = AtomicU32::new(0);
 
-unsafe extern "C" {
-    fn getenv(name: *const c_char) -> *const c_char;
-}
-
 /// Writes the report, once per process.
 pub(crate) extern "C" fn tell() {
     // A seccomp filter may kill the program even for `getpid`.
@@ -47,10 +41,7 @@ pub(crate) extern "C" fn tell() {
 }
 
 fn is_asked() -> bool {
-    // SAFETY: the name is a C string; the environment of an ending process is as the C library left
-    // it.
-    let asked = unsafe { getenv(ASKED.as_ptr()) };
-    !asked.is_null()
+    start::setting(ASKED, &mut [0; 64]).is_some()
 }
 
 fn write(pid: u32) -> Option<()> {

@@ -131,7 +131,8 @@ static SET_SPECIFIC: Real<unsafe extern "C" fn(c_uint, *const c_void) -> c_int> 
 
 /// Registers for the ends of threads. Called before the program begins, while small keys are free.
 pub(crate) fn find() {
-    let Some(create) = KEY_CREATE.get() else {
+    let is_known = KEY.load(Ordering::Relaxed) != 0;
+    let Some(create) = KEY_CREATE.get().filter(|_| !is_known) else {
         return;
     };
     let mut key = 0;

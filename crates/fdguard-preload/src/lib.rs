@@ -25,6 +25,7 @@
 compile_error!("the injected library knows Linux on x86_64 only");
 
 mod agent_message;
+mod attach;
 mod backing;
 mod call;
 mod children;

@@ -106,6 +106,12 @@ pub(crate) fn find_own() {
     }
 }
 
+/// The same, if it is known already.
+pub(crate) fn set_own((start, end): (usize, usize)) {
+    OWN_END.store(end, Ordering::Relaxed);
+    OWN_START.store(start, Ordering::Relaxed);
+}
+
 /// Whether the address is in the library's own code.
 pub(crate) fn is_own(address: usize) -> bool {
     let start = OWN_START.load(Ordering::Relaxed);

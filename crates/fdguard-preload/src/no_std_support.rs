@@ -28,6 +28,11 @@ extern "C" fn rust_eh_personality() {}
 static START: unsafe extern "C" fn(c_int, *const *const c_char) = start;
 
 unsafe extern "C" fn start(count: c_int, arguments: *const *const c_char) {
+    if !crate::real::is_preloaded() {
+        // The program is running: everything waits for the tracer's request.
+        crate::attach::wait_for_request();
+        return;
+    }
     // SAFETY: the loader calls this before the program begins.
     unsafe { crate::node::leave_locked(count, arguments) };
     crate::hook::find();

@@ -37,6 +37,23 @@ pub(crate) fn adopt(pid: u32) {
     word().store(u64::from(is_wiped && !is_doubtful), Ordering::Relaxed);
 }
 
+/// The same in a running program. A child of `vfork` that began before may be in this memory: until
+/// [`trust`] the kernel is asked each time.
+pub(crate) fn adopt_running(pid: u32) {
+    PROCESS.store(pid, Ordering::Relaxed);
+    word().store(0, Ordering::Relaxed);
+}
+
+/// No process that began before can still be in this memory.
+pub(crate) fn trust() {
+    adopt(PROCESS.load(Ordering::Relaxed));
+}
+
+/// Whether the caller belongs to the process that owns the memory, as the kernel says.
+pub(crate) fn is_process() -> bool {
+    sys::process() == PROCESS.load(Ordering::Relaxed)
+}
+
 /// Whether the caller belongs to the process that owns the memory.
 #[inline]
 pub(crate) fn is_here() -> bool {

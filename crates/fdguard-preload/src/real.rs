@@ -6,12 +6,33 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::attach::scope;
 use crate::sys;
 
 const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// The next definition of a name; null if there is none.
+#[cold]
+#[inline(never)]
+fn look_up(name: &CStr) -> *mut c_void {
+    if scope::is_found() {
+        return scope::address(name);
+    }
+    // SAFETY: the name is a C string; the loader may be called at any time after it loaded this
+    // library.
+    unsafe { dlsym(RTLD_NEXT, name.as_ptr()) }
+}
+
+/// Whether the library was loaded with the program: only then are there definitions after its own.
+/// The library itself needs no other, so none of its own comes after it.
+pub(crate) fn is_preloaded() -> bool {
+    // SAFETY: as above.
+    let next = unsafe { dlsym(RTLD_NEXT, c"getenv".as_ptr()) };
+    !next.is_null()
 }
 
 /// A function of the C library, looked up when it is first needed. `F` is the type of a function
@@ -42,9 +63,7 @@ impl<F: Copy> Real<F> {
     pub(crate) fn get(&self) -> Option<F> {
         let mut found = self.found.load(Ordering::Relaxed);
         if found.is_null() {
-            // SAFETY: the name is a C string; the loader may be called at any time after it loaded
-            // this library.
-            found = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
+            found = look_up(self.name);
             if found.is_null() {
                 return None;
             }

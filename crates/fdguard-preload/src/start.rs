@@ -6,15 +6,16 @@
 )]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use fdguard_wire::TableMapping;
 
+use crate::attach::request;
 use crate::backing::Backing;
 use crate::real::Real;
 use crate::{
-    children, close_sweep, creator, errno, inflight, java, language, lock, modules, owner, protect,
-    real, sys, thread, walkers,
+    attach, children, close_sweep, creator, errno, inflight, java, language, lock, modules, owner,
+    protect, real, sys, thread, unwind, walkers,
 };
 
 /// The directory for the mappings; nothing is recorded without it.
@@ -136,6 +137,11 @@ pub(crate) fn is_on() -> bool {
     !MAPPING.load(Ordering::Relaxed).is_null()
 }
 
+/// Where the mappings of one recording after the other are. A thread that was inside a hook when a
+/// recording ended writes to its place, which is used again only after some others.
+static PLACES: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+static TURN: AtomicUsize = AtomicUsize::new(0);
+
 /// Creates the first mapping of this program. Called by the loader, or by a hook that is called
 /// even earlier.
 pub(crate) extern "C" fn start() {
@@ -145,16 +151,69 @@ pub(crate) extern "C" fn start() {
     let error = errno::load();
     modules::find_own();
     if let Some(mapping) = create() {
-        for (first, word) in (0..).step_by(64).zip(&mapping.header.inherited) {
-            word.store(sys::open_numbers(first), Ordering::Relaxed);
+        for (index, first) in (0..1024).step_by(64).enumerate() {
+            mapping.inherit_numbers(&GROUND, index, sys::open_numbers(first));
         }
-        if let Some(register) = AT_FORK.get() {
-            // SAFETY: the handler stays loaded until the process ends: preloaded objects are not
-            // unloaded.
-            let _ = unsafe { register(None, None, Some(forked), core::ptr::null_mut()) };
-        }
+        register_fork();
     }
     errno::store(error);
+}
+
+fn register_fork() {
+    static IS_DONE: AtomicU32 = AtomicU32::new(0);
+    if let Some(register) = AT_FORK.get()
+        && IS_DONE.swap(1, Ordering::Relaxed) == 0
+    {
+        // SAFETY: the handler stays loaded until the process ends: the library is never unloaded.
+        let _ = unsafe { register(None, None, Some(forked), core::ptr::null_mut()) };
+    }
+}
+
+/// No hook creates a mapping by itself.
+pub(crate) fn wait_for_request() {
+    BEGUN.store(1, Ordering::Relaxed);
+}
+
+/// Creates a mapping in a running program, which may have had others before.
+pub(crate) fn attach() -> Option<&'static TableMapping> {
+    // Modules may have been unloaded since the last recording.
+    unwind::forget();
+    language::unloaded(language::unloading());
+    lock::forget();
+    children::forget();
+    close_sweep::forget();
+    creator::forget();
+    let mapping = create()?;
+    mapping.attach();
+    register_fork();
+    Some(mapping)
+}
+
+/// Everything that is open and was not recorded was opened before the attach. Called when the hooks
+/// are already in place, so that nothing falls in between.
+pub(crate) fn inherit_open(mapping: &TableMapping) {
+    sys::each_open(|first, bits| {
+        let mut before = bits;
+        for bit in 0..64 {
+            if mapping.turn(&GROUND, first + bit) != 0 {
+                before &= !(1 << bit);
+            }
+        }
+        mapping.inherit_numbers(&GROUND, first as usize / 64, before);
+    });
+}
+
+/// Ends the recording at `now`. Threads inside a hook may still write to the mapping: the file is
+/// replaced by memory that nobody reads.
+pub(crate) fn detach(now: u64) {
+    let mapping = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    SILENT.store(core::ptr::null_mut(), Ordering::Release);
+    creator::release();
+    // SAFETY: as in `current`; it is replaced below and not before.
+    if let Some(ended) = unsafe { mapping.as_ref() } {
+        ended.end(now);
+        sys::replace_mapping(mapping);
+    }
 }
 
 /// Looks up symbols that may not exist. For a missing one the loader allocates, so this is called
@@ -172,9 +231,18 @@ fn create() -> Option<&'static TableMapping> {
     let (monotonic, wall) = (sys::clock(1), sys::clock(0));
     let mut buffer = [0; 4096];
     let path = path(&mut buffer, pid, monotonic, b".fdguard\0")?;
-    let mapping = sys::new_mapping(path)?;
+    let place = PLACES.get(TURN.load(Ordering::Relaxed) % PLACES.len())?;
+    let mapping = if attach::is_late() && !attach::is_child() {
+        TURN.fetch_add(1, Ordering::Relaxed);
+        let mapping = sys::new_mapping(path, place.load(Ordering::Relaxed))?;
+        place.store(mapping as usize, Ordering::Relaxed);
+        owner::adopt_running(pid);
+        mapping
+    } else {
+        owner::adopt(pid);
+        sys::new_mapping(path, 0)?
+    };
     GROUND.reset(mapping as usize);
-    owner::adopt(pid);
     MAPPING.store(mapping, Ordering::Release);
     let mapping = current()?;
     mapping.name(real::program_name());
@@ -185,6 +253,7 @@ fn create() -> Option<&'static TableMapping> {
 /// In a forked child: a table of its own that starts as a copy of the parent's.
 unsafe extern "C" fn forked() {
     let error = errno::load();
+    attach::forked();
     thread::forget();
     inflight::forget();
     lock::forget();
@@ -207,10 +276,28 @@ unsafe extern "C" fn forked() {
         if let Some(mapping) = create() {
             mapping.inherit(&GROUND, (before, &known));
         }
+        for place in &PLACES {
+            // It is given up below.
+            let _ = place.compare_exchange(old as usize, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
         sys::unmap(old);
     }
     protect::forked();
     errno::store(error);
+}
+
+/// The value of a variable that tells the library what to do, copied because the program may change
+/// its environment. `None` if it is not set or does not fit.
+pub(crate) fn setting<'b>(name: &CStr, into: &'b mut [u8]) -> Option<&'b [u8]> {
+    if attach::is_late() {
+        return request::variable(name, into);
+    }
+    let value = variable(name)?;
+    let room = into.get_mut(..value.len())?;
+    for (place, byte) in room.iter_mut().zip(value) {
+        *place = *byte;
+    }
+    Some(room)
 }
 
 /// The value of a variable of the program's environment.
@@ -232,17 +319,12 @@ pub(crate) fn path<'b>(
     began: u64,
     ending: &[u8],
 ) -> Option<&'b CStr> {
-    // SAFETY: the name is a C string; no code changes the environment while the loader runs this,
-    // and a multi-threaded program that changes it later takes the same risk with the C library
-    // itself.
-    let dir = unsafe { getenv(DIR.as_ptr()) };
-    if dir.is_null() {
-        return None;
-    }
-    // SAFETY: `getenv` returns a C string.
-    let dir = unsafe { CStr::from_ptr(dir) };
     let mut text = Text { buffer, used: 0 };
-    text.push(dir.to_bytes())?;
+    if attach::is_late() {
+        text.used = request::dir(&mut *text.buffer)?.len();
+    } else {
+        text.push(variable(DIR)?)?;
+    }
     text.push(b"/")?;
     text.number(u64::from(pid))?;
     text.push(b"-")?;

@@ -8,15 +8,35 @@ use core::ffi::{CStr, c_char, c_void};
 /// An entry of the dynamic section.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Dynamic {
-    tag: usize,
-    value: usize,
+pub(crate) struct Dynamic {
+    pub(crate) tag: usize,
+    pub(crate) value: usize,
+}
+
+impl Dynamic {
+    /// The entries of a dynamic section.
+    ///
+    /// # Safety
+    /// `dynamic` must be the dynamic section of a module that stays loaded, or 0.
+    pub(crate) unsafe fn all(dynamic: usize) -> impl Iterator<Item = Self> {
+        let start = dynamic as *const Self;
+        let most = if start.is_null() { 0 } else { MOST };
+        (0..most).map_while(move |index| {
+            let place = start.wrapping_add(index);
+            // SAFETY: the section ends with an entry of tag 0, where this stops.
+            let entry = unsafe { place.read() };
+            (entry.tag != END).then_some(entry)
+        })
+    }
 }
 
 const END: usize = 0;
 const STRINGS: usize = 5;
 const SYMBOLS: usize = 6;
 const GNU_HASH: usize = 0x6fff_fef5;
+const VERSIONS: usize = 0x6fff_fff0;
+/// An older version of a symbol, for programs that were linked against it.
+const HIDDEN: u16 = 0x8000;
 /// More entries than any dynamic section has.
 const MOST: usize = 256;
 /// More symbols than ever share one bucket.
@@ -25,11 +45,12 @@ const LONGEST: usize = 4096;
 /// `Elf64_Sym`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Symbol {
-    name: u32,
+pub(crate) struct Symbol {
+    pub(crate) name: u32,
     info: u8,
     other: u8,
-    section: u16,
+    /// 0 if the module only refers to it.
+    pub(crate) section: u16,
     value: usize,
     size: usize,
 }
@@ -45,6 +66,8 @@ pub(crate) struct Symbols {
     strings: usize,
     symbols: usize,
     hash: usize,
+    /// The version of each symbol; 0 if they have none.
+    versions: usize,
 }
 
 impl Symbols {
@@ -60,20 +83,15 @@ impl Symbols {
             strings: 0,
             symbols: 0,
             hash: 0,
+            versions: 0,
         };
-        let start = dynamic as *const Dynamic;
-        if start.is_null() {
-            return None;
-        }
-        for index in 0..MOST {
-            let place = start.wrapping_add(index);
-            // SAFETY: the section ends with an entry of tag 0, where this stops.
-            let entry = unsafe { place.read() };
+        // SAFETY: guaranteed by the caller.
+        for entry in unsafe { Dynamic::all(dynamic) } {
             match entry.tag {
-                END => break,
                 STRINGS => found.strings = entry.value,
                 SYMBOLS => found.symbols = entry.value,
                 GNU_HASH => found.hash = entry.value,
+                VERSIONS => found.versions = entry.value,
                 _ => {}
             }
         }
@@ -95,11 +113,17 @@ impl Symbols {
 
     /// The address of a symbol that the module defines; null if it does not.
     pub(crate) fn find(&self, name: &CStr) -> *const c_void {
-        self.address(name)
-            .map_or(core::ptr::null(), |address| address as *const c_void)
+        self.extent(name)
+            .map_or(core::ptr::null(), |(address, _)| address as *const c_void)
     }
 
-    fn address(&self, name: &CStr) -> Option<usize> {
+    /// The address and the size of a symbol that the module defines.
+    pub(crate) fn extent(&self, name: &CStr) -> Option<(usize, usize)> {
+        let symbol = self.symbol(name)?;
+        Some((self.bias.wrapping_add(symbol.value), symbol.size))
+    }
+
+    fn symbol(&self, name: &CStr) -> Option<Symbol> {
         let wanted = hash_of(name.to_bytes());
         let head = |index| self.read::<u32>(self.hash, index).map(|word| word as usize);
         let (buckets, first, blooms, shift) = (head(0)?, head(1)?, head(2)?, head(3)?);
@@ -117,9 +141,9 @@ impl Symbols {
         for index in (start..).take(LONGEST) {
             let hash: u32 = self.read(chain_table, index.checked_sub(first)?)?;
             if hash | 1 == wanted | 1
-                && let Some(address) = self.defined(index, name)
+                && let Some(symbol) = self.defined(index, name)
             {
-                return Some(address);
+                return Some(symbol);
             }
             if hash & 1 != 0 {
                 break;
@@ -128,14 +152,23 @@ impl Symbols {
         None
     }
 
-    fn defined(&self, index: usize, name: &CStr) -> Option<usize> {
+    fn defined(&self, index: usize, name: &CStr) -> Option<Symbol> {
         let symbol: Symbol = self.read(self.symbols, index)?;
         let text = self.strings.checked_add(symbol.name as usize)?;
         self.read::<u8>(text, 0)?;
         // SAFETY: a name in the module's string table, where each name ends with a null.
         let is_it = unsafe { CStr::from_ptr(text as *const c_char) } == name;
         let is_defined = symbol.section != 0 && KINDS.contains(&(symbol.info & 15));
-        (is_it && is_defined).then(|| self.bias.wrapping_add(symbol.value))
+        let is_usual = self.versions == 0
+            || self
+                .read::<u16>(self.versions, index)
+                .is_none_or(|version| version & HIDDEN == 0);
+        (is_it && is_defined && is_usual).then_some(symbol)
+    }
+
+    /// Whether an address is in the module.
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        (self.range.0..self.range.1).contains(&address)
     }
 }
 

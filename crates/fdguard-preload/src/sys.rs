@@ -11,7 +11,11 @@ use fdguard_wire::TableMapping;
 const WRITE: usize = 1;
 const OPEN: usize = 2;
 const CLOSE: usize = 3;
+const STAT: usize = 4;
 const FSTAT: usize = 5;
+const MPROTECT: usize = 10;
+const FLOCK: usize = 73;
+const GETDENTS64: usize = 217;
 const PREAD64: usize = 17;
 const GETEUID: usize = 107;
 const GETEGID: usize = 108;
@@ -31,6 +35,8 @@ const CLOCK_GETTIME: usize = 228;
 const FALLOCATE: usize = 285;
 const PRLIMIT64: usize = 302;
 
+const ENOENT: isize = -2;
+const EAGAIN: isize = -11;
 const EINVAL: isize = -22;
 const ENFILE: isize = -23;
 const EMFILE: isize = -24;
@@ -39,10 +45,16 @@ const O_RDWR: usize = 2;
 const O_CREAT: usize = 0o100;
 const O_EXCL: usize = 0o200;
 const O_NONBLOCK: usize = 0o4000;
+const O_DIRECTORY: usize = 0o200_000;
 const O_NOFOLLOW: usize = 0o400_000;
 const O_CLOEXEC: usize = 0o2_000_000;
 const PROT_READ_WRITE: usize = 3;
+const PROT_READ: usize = 1;
 const MAP_SHARED: usize = 1;
+const MAP_PRIVATE: usize = 2;
+const MAP_FIXED: usize = 0x10;
+const MAP_ANONYMOUS: usize = 0x20;
+const MAP_NORESERVE: usize = 0x4000;
 const MADV_DONTDUMP: usize = 16;
 const MADV_WIPEONFORK: usize = 18;
 const NO_SUCH_ADVICE: usize = 0x7fff;
@@ -126,8 +138,9 @@ pub(crate) fn is_readable(address: usize) -> bool {
     result == EINVAL
 }
 
-/// A new file mapped for a [`TableMapping`], or `None`. Its descriptor is closed again at once.
-pub(crate) fn new_mapping(path: &CStr) -> Option<*mut TableMapping> {
+/// A new file mapped for a [`TableMapping`], or `None`. Its descriptor is closed again at once. It
+/// replaces what is at `place`, if that is not 0.
+pub(crate) fn new_mapping(path: &CStr, place: usize) -> Option<*mut TableMapping> {
     let size = TableMapping::size();
     // The kernel sends a signal if a file grows beyond this limit.
     if limit(RLIMIT_FSIZE) < size as u64 {
@@ -137,20 +150,26 @@ pub(crate) fn new_mapping(path: &CStr) -> Option<*mut TableMapping> {
     // SAFETY: the path is a C string that outlives the call.
     let fd = unsafe { call(OPEN, [path.as_ptr() as usize, flags, 0o600, 0, 0, 0]) };
     let fd = usize::try_from(fd).ok()?;
-    let mapped = map(fd, size);
+    let mapped = map(fd, size, place);
     // SAFETY: this function opened the descriptor above, and nothing else uses it.
     let _ = unsafe { call(CLOSE, [fd, 0, 0, 0, 0, 0]) };
     mapped
 }
 
-fn map(fd: usize, size: usize) -> Option<*mut TableMapping> {
+fn map(fd: usize, size: usize, place: usize) -> Option<*mut TableMapping> {
     // SAFETY: changes the size of the library's own file.
     let grown = unsafe { call(FTRUNCATE, [fd, size, 0, 0, 0, 0]) };
     if grown != 0 {
         return None;
     }
-    // SAFETY: a new mapping at an address that the kernel chooses replaces no other memory.
-    let start = unsafe { call(MMAP, [0, size, PROT_READ_WRITE, MAP_SHARED, fd, 0]) };
+    let how = if place == 0 {
+        MAP_SHARED
+    } else {
+        MAP_SHARED | MAP_FIXED
+    };
+    // SAFETY: a new mapping at an address that the kernel chooses replaces no other memory, and
+    // callers pass the place of a mapping that is no longer used.
+    let start = unsafe { call(MMAP, [place, size, PROT_READ_WRITE, how, fd, 0]) };
     let start = usize::try_from(start).ok().filter(|start| *start != 0)?;
     let populated = populate(start, 4096);
     if populated == EINVAL {
@@ -189,6 +208,16 @@ pub(crate) fn wipe_on_fork(start: usize, bytes: usize) -> bool {
 /// Whether this kernel does not know [`populate`]'s advice.
 pub(crate) fn is_unknown_advice(result: isize) -> bool {
     result == EINVAL
+}
+
+/// Replaces a mapping by empty memory in one step: a thread that still writes there does no harm.
+pub(crate) fn replace_mapping(mapping: *mut TableMapping) {
+    let (start, size) = (mapping as usize, TableMapping::size());
+    let how = MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE;
+    // SAFETY: callers pass one of the library's mappings; its place stays mapped.
+    let _ = unsafe { call(MMAP, [start, size, PROT_READ_WRITE, how, usize::MAX, 0]) };
+    // SAFETY: only excludes the library's own mapping from core dumps.
+    let _ = unsafe { call(MADVISE, [start, size, MADV_DONTDUMP, 0, 0, 0]) };
 }
 
 /// Unmaps a mapping.
@@ -371,6 +400,154 @@ pub(crate) fn open_numbers(first: u32) -> u64 {
         bits |= u64::from(entry.revents & POLLNVAL == 0) << (bit & 63);
     }
     bits
+}
+
+/// Reports every open number: the first of 64, and one bit for each. Without `/proc` only the numbers
+/// below 1024 are reported.
+pub(crate) fn each_open(mut report: impl FnMut(u32, u64)) {
+    let flags = O_DIRECTORY | O_CLOEXEC;
+    let path = c"/proc/self/fd".as_ptr() as usize;
+    // SAFETY: the path is a C string.
+    let dir = unsafe { call(OPEN, [path, flags, 0, 0, 0, 0]) };
+    let Ok(dir) = usize::try_from(dir) else {
+        for first in (0..1024).step_by(64) {
+            report(first, open_numbers(first));
+        }
+        return;
+    };
+    let mut buffer = [0; 4096];
+    let (mut first, mut bits) = (0_u32, 0_u64);
+    loop {
+        let place = buffer.as_mut_ptr() as usize;
+        // SAFETY: the kernel writes at most as many bytes as the buffer has.
+        let read = unsafe { call(GETDENTS64, [dir, place, buffer.len(), 0, 0, 0]) };
+        let Some(mut entries) = usize::try_from(read)
+            .ok()
+            .and_then(|read| buffer.get(..read))
+        else {
+            break;
+        };
+        if entries.is_empty() {
+            break;
+        }
+        while let Some((number, rest)) = next_entry(entries) {
+            entries = rest;
+            // The kernel lists them in order. The directory itself is not the program's.
+            let Some(fd) = number.filter(|fd| *fd as usize != dir) else {
+                continue;
+            };
+            if fd / 64 * 64 != first {
+                report(first, bits);
+                (first, bits) = (fd / 64 * 64, 0);
+            }
+            bits |= 1 << (fd % 64);
+        }
+    }
+    report(first, bits);
+    close(dir);
+}
+
+/// The number in the name of the first entry of a directory, and the entries after it.
+fn next_entry(entries: &[u8]) -> Option<(Option<u32>, &[u8])> {
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let length = entries.get(LENGTH..LENGTH + 2)?;
+    let length = usize::from(u16::from_ne_bytes(length.try_into().ok()?));
+    let (entry, rest) = entries.split_at_checked(length.max(NAME))?;
+    let mut number = None;
+    for byte in entry.get(NAME..)?.iter().take_while(|byte| **byte != 0) {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10);
+        let Some(digit) = digit else {
+            return Some((None, rest));
+        };
+        let before = number.unwrap_or(0_u32);
+        number = before.checked_mul(10).map(|tens| tens + u32::from(digit));
+    }
+    Some((number, rest))
+}
+
+/// Makes read-only pages of a module writable; returns whether they are.
+pub(crate) fn make_writable(start: usize, bytes: usize) -> bool {
+    // SAFETY: callers pass pages of data that the loader made read-only.
+    unsafe { call(MPROTECT, [start, bytes, PROT_READ_WRITE, 0, 0, 0]) == 0 }
+}
+
+/// Makes them read-only again.
+pub(crate) fn make_read_only(start: usize, bytes: usize) {
+    // SAFETY: as above; they were read-only before.
+    let _ = unsafe { call(MPROTECT, [start, bytes, PROT_READ, 0, 0, 0]) };
+}
+
+/// Whether a page can be written to; `None` if the kernel does not say it (before Linux 5.14).
+pub(crate) fn is_writable(page: usize) -> Option<bool> {
+    let own = [0_u64; 1];
+    match populate(page, 4096) {
+        0 => Some(true),
+        // Either this page cannot be written to, or the kernel does not know the question.
+        EINVAL => {
+            let here = (&raw const own as usize) & !4095;
+            (populate(here, 4096) == 0).then_some(false)
+        }
+        _ => Some(false),
+    }
+}
+
+/// Device and inode of the file at a path.
+pub(crate) fn file_at(path: &CStr) -> Option<[u64; 2]> {
+    let mut stat = [0_u64; 18];
+    let place = stat.as_mut_ptr() as usize;
+    // SAFETY: a C string, and the kernel writes 144 bytes, the size of `stat`.
+    let done = unsafe { call(STAT, [path.as_ptr() as usize, place, 0, 0, 0, 0]) };
+    (done == 0).then_some([stat[0], stat[1]])
+}
+
+/// The lock on a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DirLock {
+    /// A process holds it.
+    Held,
+    Free,
+    /// There is no such directory.
+    Absent,
+    /// The kernel does not say it.
+    Unknown,
+}
+
+/// Asks for the lock on a directory by taking it for a moment.
+pub(crate) fn dir_lock(path: &CStr) -> DirLock {
+    const EXCLUSIVE_NOW: usize = 2 | 4;
+    let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    // SAFETY: the path is a C string that outlives the call.
+    let fd = unsafe { call(OPEN, [path.as_ptr() as usize, flags, 0, 0, 0, 0]) };
+    if fd == ENOENT {
+        return DirLock::Absent;
+    }
+    let Ok(fd) = usize::try_from(fd) else {
+        return DirLock::Unknown;
+    };
+    // SAFETY: this function's own descriptor; the call does not wait.
+    let locked = unsafe { call(FLOCK, [fd, EXCLUSIVE_NOW, 0, 0, 0, 0]) };
+    // This also releases the lock.
+    close(fd);
+    match locked {
+        0 => DirLock::Free,
+        EAGAIN => DirLock::Held,
+        _ => DirLock::Unknown,
+    }
+}
+
+/// Runs `work` while the calling thread receives no signals.
+pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    const BLOCK: usize = 0;
+    const SET: usize = 2;
+    let (all, mut before) = (u64::MAX, 0_u64);
+    let (new, old) = (&raw const all as usize, &raw mut before as usize);
+    // SAFETY: the kernel reads one set and writes one.
+    let _ = unsafe { call(RT_SIGPROCMASK, [BLOCK, new, old, 8, 0, 0]) };
+    let result = work();
+    // SAFETY: restores the thread's own set.
+    let _ = unsafe { call(RT_SIGPROCMASK, [SET, old, 0, 8, 0, 0]) };
+    result
 }
 
 /// The lower end of the alternate stack that the calling signal handler runs on; `None` on the

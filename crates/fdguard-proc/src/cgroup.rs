@@ -20,6 +20,19 @@ pub fn container_id(bytes: &[u8]) -> Option<String> {
         .find_map(id_of_path)
 }
 
+/// Whether a cgroup path shows that the process belongs to a systemd unit. A name without a suffix
+/// is a service.
+#[must_use]
+pub fn is_of_unit(bytes: &[u8], unit: &str) -> bool {
+    const SUFFIXES: [&str; 4] = [".service", ".scope", ".slice", ".socket"];
+    let has_suffix = SUFFIXES.iter().any(|suffix| unit.ends_with(suffix));
+    let service = format!("{unit}.service");
+    let wanted = if has_suffix { unit } else { &*service };
+    let paths = lines(bytes).filter_map(|line| line.splitn_str(3, b":").nth(2));
+    let mut components = paths.flat_map(|path| path.split(|byte| *byte == b'/'));
+    components.any(|component| component == wanted.as_bytes())
+}
+
 fn id_of_path(path: &[u8]) -> Option<String> {
     // The innermost container wins: nested runtimes append.
     path.rsplit(|byte| *byte == b'/')
@@ -46,7 +59,7 @@ fn lxc_name(path: &[u8]) -> Option<String> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{container_id, unified};
+    use super::{container_id, is_of_unit, unified};
 
     const ID: &str = "3f4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
 
@@ -71,6 +84,17 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_is_a_part_of_the_path() {
+        let web = b"0::/system.slice/web.service/worker\n";
+        for unit in ["web", "web.service", "system.slice"] {
+            assert!(is_of_unit(web, unit), "{unit}");
+        }
+        for other in ["we", "worker", "web.scope", ""] {
+            assert!(!is_of_unit(web, other), "{other}");
+        }
+    }
+
+    #[test]
     fn outside_containers_there_is_none() {
         assert_eq!(
             container_id(b"0::/user.slice/user-0.slice/session-1.scope\n"),
@@ -88,7 +112,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
-            drop((container_id(&bytes), unified(&bytes)));
+            drop((container_id(&bytes), unified(&bytes), is_of_unit(&bytes, "a")));
         }
     }
 }

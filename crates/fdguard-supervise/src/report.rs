@@ -45,7 +45,7 @@ impl RemedyReport<'_> {
             short(proof.took),
             short(proof.down),
         );
-        text.push_str(&self.closing());
+        text.push_str(&self.closing(Some(proof.now.pid)));
         text
     }
 
@@ -54,7 +54,7 @@ impl RemedyReport<'_> {
     pub fn unproven(&self, why: &str) -> String {
         let mut text = self.opening();
         let _infallible = write!(text, " The restart is not verified: {why}.");
-        text.push_str(&self.closing());
+        text.push_str(&self.closing(None));
         text
     }
 
@@ -73,7 +73,7 @@ impl RemedyReport<'_> {
             }
             RepeatPolicy::Stop => " It is stopped for good (--when-again stop).",
         });
-        text.push_str(&self.closing());
+        text.push_str(&self.closing(None));
         text
     }
 
@@ -89,20 +89,18 @@ impl RemedyReport<'_> {
         text
     }
 
-    fn closing(&self) -> String {
+    /// What to do now: the line is found in the process that runs, or in a new one.
+    fn closing(&self, running: Option<u32>) -> String {
         let mut text = " A restart is not a fix: ".to_owned();
-        match self.line {
-            Some(line) => {
-                let _infallible = write!(text, "look for a missing close at {line}.");
-            }
-            None => {
-                let _infallible = write!(
-                    text,
-                    "find the line with: fdguard trace -- {}",
-                    self.command
-                );
-            }
-        }
+        let _infallible = match (self.line, running) {
+            (Some(line), _) => write!(text, "look for a missing close at {line}."),
+            (None, Some(pid)) => write!(text, "find the line with: fdguard trace {pid}"),
+            (None, None) => write!(
+                text,
+                "find the line with: fdguard trace -- {}",
+                self.command
+            ),
+        };
         if let Some(place) = self.evidence {
             let _infallible = write!(text, " (evidence: {place})");
         }

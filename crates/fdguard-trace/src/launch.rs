@@ -58,7 +58,7 @@ impl TracedCommand {
                 _ => Error::NotRunnable { program, source },
             }
         })?;
-        session.set_root(child.id());
+        session.add_root(child.id());
         Ok(Self { child, session })
     }
 

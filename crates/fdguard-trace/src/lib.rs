@@ -1,26 +1,34 @@
 //! Traces a program and reports which line opened what is still open.
 //!
-//! A [`TraceSource`] records what the processes of a program open and close. There is one so far,
-//! [`PreloadSource`]: the program is started with the injected library and a private directory.
+//! A [`TraceSource`] records what the processes of a program open and close. There are two. With
+//! [`PreloadSource`] the program is started with the injected library and a private directory; with
+//! [`InjectSource`] the library is put into processes that already run.
 //! A [`TraceSession`] owns a source, the thread that reads its events, the tables and the symbols,
 //! and yields a [`TraceState`]: what is open by line, the lifetimes of descriptors, the hazards and
 //! the gaps, as a plain value. [`TracedCommand::launch`] starts a program with a session;
+//! [`AttachedTrace::attach`] begins one in running processes;
 //! [`ObservedTrace::find`] finds a trace that another fdguard runs, and gives a session that reads
 //! it without disturbing it.
 
+mod attach_dir;
+mod attached;
 mod call_class;
 mod children;
 mod error;
 mod feed;
 mod go;
+mod inject;
 mod launch;
 mod lifetimes;
 mod listener;
+mod module_files;
 mod observed_trace;
 mod omission;
+mod pid_namespace;
 mod preload;
 mod program;
 mod protection;
+mod record_files;
 mod ring;
 mod session;
 mod site;
@@ -32,7 +40,9 @@ mod symbol;
 mod table;
 mod trace_dir;
 
+pub use attached::{AttachRefusal, AttachStep, AttachedTrace};
 pub use error::Error;
+pub use inject::{AttachFailure, InjectSource};
 pub use launch::{Options, TracedCommand};
 pub use lifetimes::{SiteDetail, TracedProcess};
 pub use listener::monotonic;

@@ -15,7 +15,7 @@ use crate::preload::PreloadSource;
 use crate::program::TracedProgram;
 use crate::session::TraceSession;
 use crate::source::TraceSource as _;
-use crate::{BlindReason, Error, trace_dir};
+use crate::{BlindReason, Error, stale_dirs, trace_dir};
 
 /// The variable with the directory that the library writes to.
 pub(crate) const VARIABLE: &str = "FDGUARD_TRACE_DIR";
@@ -90,10 +90,15 @@ fn dir_of(pid: u32) -> Result<Option<PathBuf>, Error> {
         let path = PathBuf::from(OsString::from_vec(unescaped(mapping.path)));
         path.parent().map(Path::to_owned)
     });
+    // A file of an attached process stays mapped if the fdguard that attached was killed.
+    let mapped = mapped.filter(|path| trace_dir::is_one(path));
     let environ = read(pid, "environ")?;
     let told = environ::values(&environ, VARIABLE);
     let told = told.map(|value| PathBuf::from(OsString::from_vec(value.to_vec())));
-    Ok(mapped.chain(told).find(|path| trace_dir::is_one(path)))
+    let told: Vec<PathBuf> = told.filter(|path| trace_dir::is_one(path)).collect();
+    let is_live = |path: &PathBuf| told.contains(path) || stale_dirs::is_claimed(path);
+    let mapped = mapped.filter(is_live).next();
+    Ok(mapped.or_else(|| told.first().cloned()))
 }
 
 fn read(pid: u32, name: &str) -> Result<Vec<u8>, Error> {
@@ -137,6 +142,16 @@ impl UntracedProgram {
         Self {
             comm: name(pid).unwrap_or_default(),
             blind: blind.unwrap_or(BlindReason::NotLoaded),
+        }
+    }
+}
+
+impl UntracedProgram {
+    /// The same, with this reason if nothing in the program itself is one.
+    pub(crate) fn or_because(self, blind: BlindReason) -> Self {
+        match self.blind {
+            BlindReason::NotLoaded => Self { blind, ..self },
+            _ => self,
         }
     }
 }

@@ -3,20 +3,16 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::observed_trace::{self, is_alive};
 use crate::protection::Protection;
-use crate::ring::Ring;
+use crate::record_files::RecordFiles;
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
 use crate::trace_dir::TraceDir;
 use crate::{BlindReason, Error, TracedProgram};
 use fdguard_core::TraceKey;
-
-/// How the name of a process's file ends.
-const SUFFIX: &str = ".fdguard";
 
 /// The library and its directory, prepared for one program. Every process that is started with its
 /// environment records, consecutively or at the same time.
@@ -100,18 +96,17 @@ impl PreloadSource {
         }
     }
 
-    /// The directory of the files.
-    fn path(&self) -> Option<&Path> {
+    /// Its files; `None` if the library cannot see into the program.
+    fn files(&self) -> Option<RecordFiles> {
         match &self.dir {
             RecordDir::Absent => None,
-            RecordDir::Own(dir) => dir.as_ref().map(TraceDir::path),
-            RecordDir::Foreign(path) => Some(path),
+            RecordDir::Own(dir) => dir.as_ref().map(TraceDir::path).map(RecordFiles::new),
+            RecordDir::Foreign(path) => Some(RecordFiles::new(path)),
         }
     }
 
-    fn file(&self, TraceKey { pid, began }: TraceKey) -> io::Result<PathBuf> {
-        let dir = self.path().ok_or(io::ErrorKind::NotFound)?;
-        Ok(dir.join(format!("{pid}-{began}{SUFFIX}")))
+    fn existing_files(&self) -> io::Result<RecordFiles> {
+        self.files().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -125,57 +120,27 @@ impl TraceSource for PreloadSource {
     }
 
     fn processes(&self) -> Result<Vec<TraceKey>, Error> {
-        let Some(dir) = self.path() else {
-            return Ok(Vec::new());
-        };
-        let failed = |source| Error::Read {
-            path: dir.to_owned(),
-            source,
-        };
-        let mut keys = Vec::new();
-        for entry in std::fs::read_dir(dir).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            // Reading another user's directory must not block on a pipe in it.
-            if let Some(key) = key_of(&entry.file_name())
-                && entry.file_type().is_ok_and(|kind| kind.is_file())
-            {
-                keys.push(key);
-            }
-        }
-        keys.sort_unstable();
-        Ok(keys)
+        self.files().map_or(Ok(Vec::new()), |files| files.keys())
     }
 
     fn events(&self, key: TraceKey) -> io::Result<Box<dyn EventReader>> {
-        Ok(Box::new(Ring::open(&self.file(key)?)?))
+        Ok(Box::new(self.existing_files()?.ring(key)?))
     }
 
     fn table(&self, key: TraceKey) -> io::Result<Option<ProcessTable>> {
-        ProcessTable::read(&self.file(key)?)
+        self.existing_files()?.table(key)
     }
 
-    /// The file of a program that was replaced is no longer mapped.
     fn is_outlived(&self, key: TraceKey) -> bool {
-        let Ok(file) = self.file(key) else {
-            return false;
-        };
-        let name = file.file_name().unwrap_or_default().as_bytes();
-        let is_absent = || {
-            let maps = std::fs::read(format!("/proc/{}/maps", key.pid)).unwrap_or_default();
-            // An ended process has no maps, and if the maps cannot be read, the table is trusted.
-            !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
-        };
-        // A process that ends during the read yields a part; the second read yields nothing.
-        is_absent() && is_absent()
+        let files = self.files();
+        files.is_some_and(|files| files.is_outlived(key, key.pid))
     }
 
     fn remove(&self, key: TraceKey) {
         if let RecordDir::Own(_) = self.dir
-            && let Ok(file) = self.file(key)
+            && let Some(files) = self.files()
         {
-            // It only takes memory; the directory is removed at the end.
-            drop(std::fs::remove_file(&file));
-            drop(std::fs::remove_file(file.with_extension("left")));
+            files.remove(key);
         }
     }
 }
@@ -191,15 +156,6 @@ impl Drop for PreloadSource {
             drop(dir.keep());
         }
     }
-}
-
-/// `PID-BEGAN.fdguard`.
-fn key_of(name: &OsStr) -> Option<TraceKey> {
-    let (pid, began) = name.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?;
-    Some(TraceKey {
-        pid: pid.parse().ok()?,
-        began: began.parse().ok()?,
-    })
 }
 
 fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: OsString) {
@@ -243,26 +199,7 @@ mod tests {
     use std::ffi::{OsStr, OsString};
     use std::path::Path;
 
-    use fdguard_core::TraceKey;
-
-    use super::{key_of, node_options};
-
-    #[test]
-    fn only_the_files_of_processes_have_a_key() {
-        let key = TraceKey {
-            pid: 12,
-            began: 345,
-        };
-        assert_eq!(key_of(OsStr::new("12-345.fdguard")), Some(key));
-        for other in [
-            "12-345.left",
-            "libfdguard_preload.so",
-            "12.fdguard",
-            "a-1.fdguard",
-        ] {
-            assert_eq!(key_of(OsStr::new(other)), None, "{other}");
-        }
-    }
+    use super::node_options;
 
     #[test]
     fn node_keeps_its_options_and_starts_where_it_may_read_little() {

@@ -51,6 +51,8 @@ pub enum BlindReason {
     NoLibrary,
     /// It became another program, which could have loaded the library and did not.
     NotLoaded,
+    /// It became another program, and the library that fdguard had put into it is gone.
+    Replaced,
 }
 
 /// Why the descriptors of a Go program have no line.
@@ -81,8 +83,17 @@ impl BlindReason {
             Self::NotLoaded => {
                 "it executed another program that did not load the injected library (LD_PRELOAD removed from the environment?)"
             }
+            Self::Replaced => {
+                "it executed another program, which ends the trace of an attached process"
+            }
             Self::NoLibrary => "this build of fdguard has no library for this architecture",
         }
+    }
+
+    /// Whether the process executed this program although it was recording.
+    #[must_use]
+    pub fn is_by_exec(self) -> bool {
+        matches!(self, Self::NotLoaded | Self::Replaced)
     }
 
     /// What can see it instead.
@@ -90,6 +101,7 @@ impl BlindReason {
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Sanitizer => "trace a build without the sanitizer, or run fdguard watch PID",
+            Self::Replaced => "attach to the new program: fdguard trace PID",
             Self::Privileged => "start it as the user it would switch to, or run fdguard watch PID",
             _ => "run fdguard watch PID for class, target and rate (without the line)",
         }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 
 use fdguard_wire::{EVENTS, EventRecord, Omission, TableImage};
 
@@ -60,13 +59,13 @@ impl DrainedEvents {
 
 impl Ring {
     /// The ring of a table's file.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            file: File::open(path)?,
+    pub(crate) fn new(file: File) -> Self {
+        Self {
+            file,
             next: 0,
             waiting_since: None,
             holes: Vec::new(),
-        })
+        }
     }
 
     fn read(
@@ -167,7 +166,7 @@ mod tests {
     #[test]
     fn r40_a_file_that_is_found_before_it_has_its_length_is_looked_at_again() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let mut ring = Ring::open(file.path()).unwrap();
+        let mut ring = Ring::new(file.reopen().unwrap());
         let drained = ring.drain(0, false).unwrap();
         assert!(drained.events.is_empty());
         file.as_file().set_len(1 << 20).unwrap();

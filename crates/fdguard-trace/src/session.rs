@@ -10,7 +10,6 @@ use fdguard_core::children::finding::ChildPile;
 use fdguard_core::origin::Origin;
 use jiff::Timestamp;
 
-use crate::Error;
 use crate::launch::Options;
 use crate::lifetimes::SiteDetail;
 use crate::listener::{Listener, monotonic};
@@ -20,6 +19,7 @@ use crate::source::TraceSource;
 use crate::state::{OpenSites, StateParts, TraceScope, TraceState};
 use crate::symbol::Symbols;
 use crate::table::{ProcessTable, ProcessTables};
+use crate::{BlindReason, Error};
 
 /// The most programs without records that are remembered after their process is gone.
 const MOST_BECAME: usize = 4096;
@@ -34,8 +34,8 @@ pub struct TraceSession {
     /// Another fdguard runs the trace.
     is_observer: bool,
     keep_ended: bool,
-    /// The process that the trace is about.
-    root: Option<u32>,
+    /// The processes that the trace is about.
+    roots: BTreeSet<u32>,
     /// At the last poll, and for an observer at the one before.
     tables: ProcessTables,
     before: Option<ProcessTables>,
@@ -52,7 +52,14 @@ pub struct TraceSession {
 impl TraceSession {
     /// Starts to read what the source records.
     pub fn start(source: impl TraceSource + 'static, options: &Options) -> Result<Self, Error> {
-        let source: Arc<dyn TraceSource> = Arc::new(source);
+        Self::start_shared(Arc::new(source), options)
+    }
+
+    /// The same for a source that the caller keeps, too.
+    pub(crate) fn start_shared(
+        source: Arc<dyn TraceSource>,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let listener = match source.blind() {
             None => Listener::start(Arc::clone(&source)).map_err(|source| Error::Dir { source })?,
             Some(_) => Listener::on_demand(Arc::clone(&source)),
@@ -70,7 +77,7 @@ impl TraceSession {
         let listener = Listener::on_demand(Arc::clone(&source));
         Self {
             is_observer: true,
-            root: Some(root),
+            roots: BTreeSet::from([root]),
             ..Self::new(source, listener)
         }
     }
@@ -82,7 +89,7 @@ impl TraceSession {
             symbols: Symbols::new(),
             is_observer: false,
             keep_ended: false,
-            root: None,
+            roots: BTreeSet::new(),
             tables: ProcessTables::default(),
             before: None,
             became: BTreeMap::new(),
@@ -93,8 +100,8 @@ impl TraceSession {
     }
 
     /// The records of this process are kept until the end.
-    pub(crate) fn set_root(&mut self, pid: u32) {
-        self.root = Some(pid);
+    pub(crate) fn add_root(&mut self, pid: u32) {
+        self.roots.insert(pid);
     }
 
     /// Where the records come from.
@@ -116,8 +123,7 @@ impl TraceSession {
         let outlived: Vec<TraceKey> = latest.filter(|key| self.source.is_outlived(*key)).collect();
         for key in outlived {
             self.outlived.insert(key);
-            self.became
-                .insert(key.pid, UntracedProgram::from_pid(key.pid));
+            self.became.insert(key.pid, self.untraced_program(key.pid));
         }
         tables.outlive(&self.outlived);
         let gone = if self.is_observer {
@@ -135,10 +141,14 @@ impl TraceSession {
         Ok(gone)
     }
 
+    fn untraced_program(&self, pid: u32) -> UntracedProgram {
+        UntracedProgram::from_pid(pid).or_because(self.source.unloaded())
+    }
+
     fn is_wanted(&self, table: &ProcessTable) -> bool {
         let holds = self.keep_ended && table.open.values().any(|one| one.forks == 0);
         let is_done = self.listener.pump().is_done_with(table.key());
-        holds || Some(table.pid) == self.root || is_alive(table.pid) || !is_done
+        holds || self.roots.contains(&table.pid) || is_alive(table.pid) || !is_done
     }
 
     /// A service may start untraced programs for weeks.
@@ -192,7 +202,8 @@ impl TraceSession {
         let tables = self.tables()?;
         let state = self.state_of(&tables, wanted);
         let pump = self.listener.polled(true);
-        let (hazards, gaps) = pump.hazards(&mut self.symbols);
+        let (hazards, mut gaps) = pump.hazards(&mut self.symbols);
+        gaps.extend(self.source.gaps());
         Ok(TraceState {
             hazards,
             gaps,
@@ -207,17 +218,21 @@ impl TraceSession {
         if let Some(detail) = wanted.lifetimes {
             let unnamed = self.listener.polled(is_end).unnamed().into_iter();
             processes.extend(unnamed.map(|process| process.name(symbols, detail)));
-            // A process that became a program that does not record is not what it was.
+            // A process that became a program that does not record is not what it was. One that
+            // fdguard attached to is reported as it was until then.
+            let keeps_roots = self.source.unloaded() == BlindReason::Replaced;
             let is_outlived = |one: &crate::TracedProcess| {
                 let (pid, began) = (one.pid, one.began);
-                self.outlived.contains(&TraceKey { pid, began })
+                let is_kept = keeps_roots && self.roots.contains(&pid);
+                !is_kept && self.outlived.contains(&TraceKey { pid, began })
             };
             processes.retain(|one| !is_outlived(one));
         }
-        let (hazards, gaps) = match wanted.hazards {
+        let (hazards, mut gaps) = match wanted.hazards {
             true => self.listener.polled(is_end).hazards(symbols),
             false => Default::default(),
         };
+        gaps.extend(self.source.gaps());
         let sites = tables.latest().filter(|_| wanted.sites);
         TraceState {
             sites: sites
@@ -268,7 +283,8 @@ impl TraceSession {
         {
             let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
             if exe.is_some() && self.examined.get(&pid) != exe.as_ref() {
-                self.became.insert(pid, UntracedProgram::from_pid(pid));
+                let program = UntracedProgram::from_pid(pid).or_because(self.source.unloaded());
+                self.became.insert(pid, program);
                 self.examined.extend(exe.map(|exe| (pid, exe)));
             }
         }

@@ -7,8 +7,8 @@
 use std::fmt::Debug;
 use std::io;
 
-use fdguard_core::TraceKey;
 use fdguard_core::event::CollectedEvents;
+use fdguard_core::{Gap, TraceKey};
 
 use crate::ring::DrainedEvents;
 use crate::table::ProcessTable;
@@ -38,6 +38,16 @@ pub trait TraceSource: Debug + Send + Sync {
 
     /// Whether the process runs another program by now, which does not record.
     fn is_outlived(&self, key: TraceKey) -> bool;
+
+    /// Why such a program does not record, if nothing in the program itself prevents it.
+    fn unloaded(&self) -> BlindReason {
+        BlindReason::NotLoaded
+    }
+
+    /// What the source itself could not see.
+    fn gaps(&self) -> Vec<Gap> {
+        Vec::new()
+    }
 
     /// Removes the records of a process, which take memory.
     fn remove(&self, key: TraceKey);

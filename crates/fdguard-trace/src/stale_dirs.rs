@@ -19,10 +19,25 @@ const NAMESPACE: &str = "namespace";
 /// directory without the mark is left alone.
 pub(crate) fn claim(dir: &Path) -> io::Result<File> {
     let lock = open(dir)?;
-    flock(&lock, FlockOperation::LockShared)?;
-    let mut file = File::create_new(dir.join(NAMESPACE))?;
-    file.write_all(namespace()?.as_os_str().as_bytes())?;
+    claim_open(&lock)?;
     Ok(lock)
+}
+
+/// The same for a directory that is already open.
+pub(crate) fn claim_open(dir: &File) -> io::Result<()> {
+    flock(dir, FlockOperation::LockShared)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(dir, NAMESPACE, flags, Mode::RUSR | Mode::WUSR)?;
+    File::from(file).write_all(namespace()?.as_os_str().as_bytes())
+}
+
+/// Whether the fdguard that claimed the directory is still running.
+pub(crate) fn is_claimed(dir: &Path) -> bool {
+    let free = open(dir).and_then(|lock| {
+        let taken = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        Ok(taken?)
+    });
+    free.is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
 }
 
 fn open(dir: &Path) -> io::Result<File> {
@@ -48,8 +63,10 @@ pub(crate) fn sweep(parent: &Path) {
 
 fn is_abandoned(dir: &Path) -> io::Result<bool> {
     let found = fs::symlink_metadata(dir)?;
+    let user = rustix::process::geteuid();
+    // Directories for attached processes belong to the users of those.
     let is_ours = found.is_dir()
-        && found.uid() == rustix::process::geteuid().as_raw()
+        && (found.uid() == user.as_raw() || user.is_root())
         && found.permissions().mode() & 0o777 == 0o700;
     if !is_ours || fs::read(dir.join(NAMESPACE))? != namespace()?.as_os_str().as_bytes() {
         return Ok(false);

@@ -11,6 +11,7 @@ use fdguard_core::Text;
 use fdguard_core::origin::{Frame, Language, Stack};
 use fdguard_wire::RuntimeLanguage;
 
+use crate::module_files::file_and_name;
 use crate::table::RawFrame;
 
 /// Resolves addresses, and caches the results.
@@ -65,8 +66,9 @@ impl Symbols {
     }
 
     fn look_up(&self, module: &Path, offset: u64) -> Stack {
-        let name = module.display().to_string();
-        let mut elf = Elf::new(module);
+        let (file, name) = file_and_name(module);
+        let name = name.display().to_string();
+        let mut elf = Elf::new(file);
         // Lines in these modules are of no interest to a user, and reading them takes longer than
         // most programs take to start.
         elf.debug_syms = Module::from_path(module) == Module::Other;
@@ -224,7 +226,7 @@ pub(crate) fn outline(stack: &[RawFrame]) -> Option<Stack> {
         file: None,
         function: None,
         line: None,
-        module: Some(Text::from(module.display().to_string())),
+        module: Some(Text::from(file_and_name(module).1.display().to_string())),
         language,
     }])
 }

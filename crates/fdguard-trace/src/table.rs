@@ -48,8 +48,14 @@ pub struct ProcessTable {
     pub closed: BTreeSet<u32>,
     /// What each stack opened, and what happened to it.
     pub accounts: HashMap<u32, Account>,
-    /// Numbers below 1024 that were open before its first instruction.
+    /// Numbers that were open before its first instruction, or before the attach.
     pub inherited: Vec<u32>,
+    /// Whether the library came into the running program.
+    pub is_attached: bool,
+    /// When the recording ended although the process went on, by the monotonic clock.
+    pub ended: Option<u64>,
+    /// References to interposed functions that do not lead to the library: a gap.
+    pub unhooked: u64,
     /// Opens and closes that were not recorded.
     pub lost_events: u64,
     /// Stacks that did not fit.
@@ -248,8 +254,20 @@ impl ProcessTable {
         Some(ExitReport::parse(&bytes))
     }
 
-    pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
-        let file = File::open(path)?;
+    /// Replaces the pids of a namespace with those that fdguard sees.
+    pub(crate) fn rename(&mut self, key: TraceKey, parent: Option<TraceKey>) {
+        self.pid = key.pid;
+        self.parent = parent;
+    }
+
+    /// Replaces the names of modules with names under which fdguard can open them.
+    pub(crate) fn relocate(&mut self, mut locate: impl FnMut(&Path) -> PathBuf) {
+        for path in self.modules.values_mut() {
+            *path = locate(path);
+        }
+    }
+
+    pub(crate) fn read(file: &File, path: &Path) -> io::Result<Option<Self>> {
         let mut head = vec![0; TableImage::HEAD];
         if file.read_exact_at(&mut head, 0).is_err() {
             return Ok(None);
@@ -259,7 +277,7 @@ impl ProcessTable {
         };
         let (hole, words) = image.hole();
         let needed = image.needed();
-        let last = last_event(&file, image.tickets());
+        let last = last_event(file, image.tickets());
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < needed {
                 // The old buffer is dropped first, so that the two never coexist.
@@ -267,8 +285,8 @@ impl ProcessTable {
                 *buffer = vec![0; needed.next_multiple_of(BUFFER_STEP)];
             }
             let bytes = buffer.get_mut(..needed).unwrap_or_default();
-            fill(&file, bytes, 0, hole)?;
-            fill(&file, bytes, words, needed)?;
+            fill(file, bytes, 0, hole)?;
+            fill(file, bytes, words, needed)?;
             Ok(TableImage::new(bytes).map(|image| Self {
                 last,
                 ..Self::from_image(&image, path)
@@ -299,7 +317,10 @@ impl ProcessTable {
             open: open.collect(),
             closed: image.closed().collect(),
             accounts: accounts.collect(),
-            inherited: (0..1024).filter(|fd| image.is_inherited(*fd)).collect(),
+            inherited: image.inherited().collect(),
+            is_attached: image.is_attached(),
+            ended: image.ended(),
+            unhooked: image.unhooked(),
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
             unseen_closes: image.unseen_closes(),

@@ -8,7 +8,7 @@ use crate::loader::Omission;
 /// The first word of a mapping, written last: `fdguard1`.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
 /// The version of the layout; readers accept no other.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The header. Counters only rise.
 #[derive(Debug)]
@@ -53,8 +53,6 @@ pub struct TableHeader {
     pub foreign_calls: AtomicU64,
     /// Stacks that stopped before the outermost frame.
     pub cut_stacks: AtomicU64,
-    /// Numbers below 1024 that were open before the program's first instruction, one bit each.
-    pub inherited: [AtomicU64; 16],
     /// The name of the process, as in the kernel, padded with zeros.
     pub comm: [AtomicU64; 2],
     /// 1 if the process is protected.
@@ -66,6 +64,12 @@ pub struct TableHeader {
     pub prevented: [AtomicU64; PreventedHarm::KINDS],
     /// Programs that were started without the library, by [`Omission`].
     pub omissions: [AtomicU64; Omission::KINDS],
+    /// 1 if the library came into a running program: what is inherited was opened before that.
+    pub attached: AtomicU64,
+    /// When the recording ended although the process goes on, by the monotonic clock; 0 before.
+    pub ended: AtomicU64,
+    /// References to an interposed function that lead to unknown code and were left as they are.
+    pub unhooked: AtomicU64,
 }
 
 impl TableHeader {
@@ -92,12 +96,14 @@ impl TableHeader {
             unseen_closes: AtomicU64::new(0),
             foreign_calls: AtomicU64::new(0),
             cut_stacks: AtomicU64::new(0),
-            inherited: [const { AtomicU64::new(0) }; 16],
             comm: [const { AtomicU64::new(0) }; 2],
             protected: AtomicU64::new(0),
             quarantined: AtomicU64::new(0),
             prevented: [const { AtomicU64::new(0) }; PreventedHarm::KINDS],
             omissions: [const { AtomicU64::new(0) }; Omission::KINDS],
+            attached: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            unhooked: AtomicU64::new(0),
         }
     }
 }

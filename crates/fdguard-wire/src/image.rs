@@ -9,7 +9,9 @@ use crate::mapping::{TableMapping, low};
 use crate::module::{self, ModuleRecord};
 use crate::slot::{self, SlotRecord};
 use crate::stack::Account;
-use crate::{EVENTS, FRAMES, FrameRecord, MODULES, NUMBERS, STACKS, TEXTS, WORDS, stack, text};
+use crate::{
+    EVENTS, FRAMES, FrameRecord, INHERITED, MODULES, NUMBERS, STACKS, TEXTS, WORDS, stack, text,
+};
 
 /// Words in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -169,11 +171,34 @@ impl<'a> TableImage<'a> {
         self.field(offset_of!(TableHeader, cut_stacks))
     }
 
-    /// Whether the number was open before the program began; known below 1024.
+    /// The numbers that were open before the recording began.
+    pub fn inherited(&self) -> impl Iterator<Item = u32> {
+        let part = TableMapping::parts().inherited;
+        (0..INHERITED).flat_map(move |index| {
+            let bits = word(self.bytes, part + index * 8).unwrap_or(0);
+            let first = u32::try_from(index * 64).unwrap_or(0);
+            let is_set = move |bit: &u32| bits >> bit & 1 == 1;
+            let numbers = if bits == 0 { 0..0 } else { 0..64 };
+            numbers.filter(is_set).map(move |bit| first + bit)
+        })
+    }
+
+    /// Whether the library came into the running program.
     #[must_use]
-    pub fn is_inherited(&self, fd: u32) -> bool {
-        let at = offset_of!(TableHeader, inherited) + fd as usize / 64 * 8;
-        fd < 1024 && self.field(at) >> (fd % 64) & 1 == 1
+    pub fn is_attached(&self) -> bool {
+        self.field(offset_of!(TableHeader, attached)) != 0
+    }
+
+    /// When the recording ended although the process went on, by the monotonic clock.
+    #[must_use]
+    pub fn ended(&self) -> Option<u64> {
+        Some(self.field(offset_of!(TableHeader, ended))).filter(|ended| *ended != 0)
+    }
+
+    /// References to interposed functions that do not lead to the library.
+    #[must_use]
+    pub fn unhooked(&self) -> u64 {
+        self.field(offset_of!(TableHeader, unhooked))
     }
 
     fn numbers(&self) -> usize {

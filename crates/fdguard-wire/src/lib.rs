@@ -45,6 +45,8 @@ pub use text::TextRecord;
 pub const INCOMPLETE_EXIT_REPORT: &[u8] = b"untold\0";
 /// Descriptor numbers that have a slot; opens beyond count as lost.
 pub const NUMBERS: usize = 1 << 18;
+/// Words with one bit for each number.
+const INHERITED: usize = NUMBERS / 64;
 /// The most distinct stacks.
 pub const STACKS: usize = 1 << 14;
 /// The most distinct texts of language frames.

@@ -11,7 +11,7 @@ use crate::module::Module;
 use crate::slot::{CloseRecord, OpenRecord, Slot};
 use crate::stack::StackRecord;
 use crate::text::TextRecord;
-use crate::{EVENTS, MODULES, NUMBERS, STACKS, TEXTS, WORDS};
+use crate::{EVENTS, INHERITED, MODULES, NUMBERS, STACKS, TEXTS, WORDS};
 
 /// Table entries that are tried for a hash before it counts as lost.
 const TRIES: usize = 64;
@@ -22,6 +22,8 @@ const TRIES: usize = 64;
 pub struct TableMapping {
     /// The owner, and the counters.
     pub header: TableHeader,
+    /// Numbers that were open before the recording began, one bit each.
+    inherited: [AtomicU64; INHERITED],
     modules: [Module; MODULES],
     stacks: [StackRecord; STACKS],
     texts: [TextRecord; TEXTS],
@@ -50,6 +52,7 @@ impl TableMapping {
     pub const fn new() -> Self {
         Self {
             header: TableHeader::new(),
+            inherited: [const { AtomicU64::new(0) }; INHERITED],
             modules: [const { Module::new() }; MODULES],
             events: [const { RingEvent::new() }; EVENTS],
             stacks: [const { StackRecord::new() }; STACKS],
@@ -70,6 +73,7 @@ impl TableMapping {
     pub(crate) const fn parts() -> Parts {
         Parts {
             header: offset_of!(Self, header),
+            inherited: offset_of!(Self, inherited),
             modules: offset_of!(Self, modules),
             events: offset_of!(Self, events),
             stacks: offset_of!(Self, stacks),
@@ -264,6 +268,31 @@ impl TableMapping {
         count(&self.header.cut_stacks);
     }
 
+    /// The program was running when the library came into it.
+    pub fn attach(&self) {
+        self.header.attached.store(1, Ordering::Relaxed);
+    }
+
+    /// Nothing is recorded from `now` on, by the monotonic clock.
+    pub fn end(&self, now: u64) {
+        self.header.ended.store(now.max(1), Ordering::Release);
+    }
+
+    /// This many references to interposed functions were left as they are.
+    pub fn unhooked(&self, count: u64) {
+        self.header.unhooked.store(count, Ordering::Relaxed);
+    }
+
+    /// These of the 64 numbers from `64 * index` on were open before, one bit each.
+    pub fn inherit_numbers(&self, area: &impl Area, index: usize, bits: u64) {
+        if let Some(word) = self.inherited.get(index)
+            && bits != 0
+            && area.is_backed(inherited_at(index), 8)
+        {
+            word.store(bits, Ordering::Relaxed);
+        }
+    }
+
     /// Initialises a forked child's table with a copy of the parent's. The stacks stay in the
     /// parent's mapping.
     pub fn inherit(&self, area: &impl Area, (parent, of_parent): (&Self, &impl Area)) {
@@ -272,8 +301,12 @@ impl TableMapping {
         to.parent.store(pid, Ordering::Relaxed);
         let began = from.began.load(Ordering::Relaxed);
         to.parent_began.store(began, Ordering::Relaxed);
-        for (word, parents) in to.inherited.iter().zip(&from.inherited) {
-            word.store(parents.load(Ordering::Relaxed), Ordering::Relaxed);
+        let attached = from.attached.load(Ordering::Relaxed);
+        to.attached.store(attached, Ordering::Relaxed);
+        for (index, word) in parent.inherited.iter().enumerate() {
+            if of_parent.is_known(inherited_at(index), 8) {
+                self.inherit_numbers(area, index, word.load(Ordering::Relaxed));
+            }
         }
         for fd in 0..parent.numbers() {
             if let Some(open) = parent.open_record(of_parent, fd) {
@@ -532,6 +565,7 @@ impl Default for TableMapping {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     pub(crate) header: usize,
+    pub(crate) inherited: usize,
     pub(crate) modules: usize,
     pub(crate) events: usize,
     pub(crate) stacks: usize,
@@ -558,6 +592,10 @@ impl Frames<'_> {
 }
 
 /// The offset of a number's slot.
+fn inherited_at(index: usize) -> usize {
+    offset_of!(TableMapping, inherited) + index * size_of::<AtomicU64>()
+}
+
 fn slot_at(fd: u32) -> usize {
     offset_of!(TableMapping, slots) + fd as usize * size_of::<Slot>()
 }

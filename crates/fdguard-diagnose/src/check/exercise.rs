@@ -30,8 +30,10 @@ pub struct ExercisedServer<'a> {
     pub before: Option<u64>,
     /// Why the exercises ended.
     pub ended: WatchEnd,
-    /// What its trace has found; `None` if it was already running.
+    /// What its trace has found; `None` if it was already running and could not be attached to.
     pub state: Option<&'a TraceState>,
+    /// Why it could not be attached to.
+    pub unattached: Option<Gap>,
     /// The most descriptors that it may hold at the end.
     pub budgets: &'a [(ClassPattern, u64)],
     /// What the cycles left.
@@ -98,10 +100,7 @@ impl ExercisedServer<'_> {
         let blind = self.state.and_then(|state| state.scope.blind);
         let (why, remedy) = match blind {
             Some(blind) => (blind.why(), blind.remedy()),
-            None if self.state.is_none() => (
-                "the server was already running",
-                "let fdguard start the server: fdguard check --exercise CMD -- SERVER",
-            ),
+            None if self.state.is_none() => return self.unattached.clone(),
             None if has_table => return None,
             None => (
                 "the program did not load the injected library",

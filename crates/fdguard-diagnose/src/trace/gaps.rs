@@ -28,7 +28,13 @@ fn unseen(scope: &TraceScope, root: Pid, processes: &[ProcessSites]) -> Vec<Gap>
     let mut gaps = Vec::new();
     let lacks_table = !scope.recording.contains(&root);
     let became = scope.became.get(&root).map(|became| became.blind);
-    if let Some(blind) = scope.blind.or(became.filter(|_| lacks_table)) {
+    if became == Some(BlindReason::Replaced) {
+        let comm = scope.became.get(&root).map_or("", |became| &became.comm);
+        let what =
+            format!("the lines that opened descriptors of process {root} since it became {comm}");
+        let blind = BlindReason::Replaced;
+        gaps.push(Gap::new(what, blind.why(), blind.remedy()));
+    } else if let Some(blind) = scope.blind.or(became.filter(|_| lacks_table)) {
         let what = "the lines that opened descriptors: fdguard cannot trace this program";
         gaps.push(Gap::new(what, blind.why(), blind.remedy()));
     } else if lacks_table {
@@ -81,7 +87,7 @@ fn untraced(scope: &TraceScope, root: Pid, children: &[&WatchedProcess]) -> Vec<
     }
     // A short-lived process may have come and gone between two looks.
     let blind = scope.became.iter().filter(|(pid, became)| {
-        **pid != root && became.blind != BlindReason::NotLoaded && !became.comm.is_empty()
+        **pid != root && !became.blind.is_by_exec() && !became.comm.is_empty()
     });
     for (_, became) in blind {
         let known = names.entry(became.blind.why()).or_default();

@@ -13,11 +13,12 @@ use fdguard_core::forecast::Forecast;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lifetimes::Lifetime;
 use fdguard_core::lifetimes::report::{Conclusion, SiteReport, TracedSubject};
+use fdguard_core::opened_before::OpenedBefore;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Gap, Pid, Text};
-use fdguard_trace::{BlindReason, Site, TraceState, TracedProcess};
+use fdguard_trace::{Site, TraceState, TracedProcess};
 use jiff::{SignedDuration, Timestamp};
 
 use super::names::FdNames;
@@ -26,7 +27,8 @@ use super::{ProcessSites, TraceReport, add_coverage, gaps, is_go, members};
 /// Rules about the course of counts: for a traced process the lifetimes are more precise.
 const BY_COUNT: &[&str] = &["leak", "growth", "plateau"];
 
-/// A program that fdguard launched: what the tracer recorded, and what the watch saw from outside.
+/// A program that fdguard launched or attached to: what the tracer recorded, and what the watch saw
+/// from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchedTrace<'a> {
     /// What the tracer recorded.
@@ -39,14 +41,14 @@ pub struct LaunchedTrace<'a> {
     pub settings: &'a RuleSettings,
 }
 
-/// How it was launched.
+/// The program.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchedProgram<'a> {
     /// Its process.
     pub pid: Pid,
-    /// The program and its arguments.
+    /// The program and its arguments; empty if it was already running.
     pub command: &'a [OsString],
-    /// When it was started.
+    /// When it was started or attached to.
     pub began: Timestamp,
 }
 
@@ -97,7 +99,7 @@ impl LaunchedTrace<'_> {
             let has_recorded = traced.contains(&pid) || scope.recorded.contains(&pid);
             // A forked shell recorded, and then executed a program that cannot.
             let became = scope.became.get(&pid).map(|became| became.blind);
-            let is_blind = became.is_some_and(|blind| blind != BlindReason::NotLoaded);
+            let is_blind = became.is_some_and(|blind| !blind.is_by_exec());
             pid != root && (!has_recorded || is_blind) && one.timeline.looks() > 1
         };
         let subjects = self.watch.into_iter().flat_map(Watch::subjects);
@@ -136,9 +138,33 @@ impl LaunchedTrace<'_> {
         diagnosis.peak_at = peak.map(|peak| self.wall_time(peak.at));
         diagnosis.released_at_end = released.map(|(_, released)| released);
         sites.sort_by_key(|site| std::cmp::Reverse(site.verdict));
+        diagnosis.opened_before_attach = self.opened_before(&sites);
         diagnosis.sites = Some(sites);
         self.set_verdict(diagnosis);
         shown_sites
+    }
+
+    /// What the attached processes held before, and still hold.
+    fn opened_before(&self, sites: &[SiteReport]) -> Option<Vec<OpenedBefore>> {
+        if self.state.scope.backend != "inject" {
+            return None;
+        }
+        // A forked child has what its parent had.
+        let roots = self.state.processes.iter();
+        let roots = roots.filter(|one| one.parent.is_none() && self.is_latest(one));
+        let of_process = |process: &TracedProcess| {
+            let live = self.subject(process.pid).map(|one| one.timeline.live());
+            let live = live.into_iter().flat_map(|live| live.iter());
+            let before = live.filter(|(fd, _)| process.inherited.contains(fd));
+            let before: Vec<_> = before.collect();
+            let age = seconds(process.began, process.until);
+            let comm = Text::from(process.comm.as_str());
+            let fds = before
+                .iter()
+                .map(|(fd, held)| (*fd, &held.class, &held.target));
+            OpenedBefore::group((process.pid, &comm), fds, age, sites)
+        };
+        Some(roots.flat_map(of_process).collect())
     }
 
     /// Sets the overall verdict and sorts the findings, the most severe first.

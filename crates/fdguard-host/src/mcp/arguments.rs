@@ -93,19 +93,23 @@ pub(super) struct Watch {
     pub(super) seconds: Option<u64>,
 }
 
-/// The program to trace.
+/// The program to trace: `command` or `pid`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Trace {
     /// Program and arguments, one list item each. There is no shell: no pipes, globs or variables.
-    #[schemars(length(min = 1, max = 1000))]
+    #[serde(default)]
+    #[schemars(length(max = 1000))]
     pub(super) command: Vec<String>,
+    /// Process id of a running program to attach to, instead of `command`.
+    #[schemars(range(min = 1))]
+    pub(super) pid: Option<u32>,
     /// Absolute path of the working directory; default: the host's.
     pub(super) cwd: Option<PathBuf>,
     /// Environment variables to add to the host's environment.
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
-    /// Seconds until the program receives SIGTERM; default 60.
+    /// Seconds until the program receives SIGTERM, or until fdguard detaches; default 60.
     #[schemars(range(min = 1, max = 600))]
     pub(super) seconds: Option<u64>,
 }

@@ -103,6 +103,14 @@ impl Handler {
             "trace" => {
                 let asked: Trace = arguments::read(given)?;
                 let seconds = arguments::seconds(asked.seconds)?.unwrap_or(TRIAL_SECONDS);
+                if let Some(pid) = asked.pid {
+                    if !asked.command.is_empty() {
+                        let why = "invalid arguments: give command or pid, not both";
+                        return Err(Error::Bad(why.to_owned()));
+                    }
+                    let (pid, seconds) = (Some(pid), Some(seconds));
+                    return self.run_look("trace", pid, seconds, context).await;
+                }
                 let trial = Trial {
                     words: vec!["trace".to_owned(), format!("--for={seconds}s")],
                     command: asked.command,

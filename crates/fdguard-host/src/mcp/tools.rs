@@ -176,10 +176,10 @@ fn trace() -> Tool {
     tool::<Trace>(
         "trace",
         "Find the line that leaks descriptors",
-        "Run a program and report the lines of code that opened descriptors which are still open, \
-         and misuse such as a double close. Use it to find the cause of a leak in a program that \
-         you can start. The program runs until it exits or until `seconds` have passed. Returns \
-         the diagnosis and the program's output.",
+        "Run a program, or attach to a running one by `pid`, and report the lines of code that \
+         opened descriptors which are still open, and misuse such as a double close. Use it to \
+         find the cause of a leak. A started program runs until it exits or until `seconds` have \
+         passed; a running one goes on. Returns the diagnosis and a started program's output.",
         anything(),
     )
     .with_raw_output_schema(output_schema::diagnosis())

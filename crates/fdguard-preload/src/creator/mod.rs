@@ -216,7 +216,19 @@ pub(crate) fn loop_created() {
     }
 }
 
-/// In a forked child: the stacks are in another mapping.
+/// The library came into a running program, which may have imported everything already.
+pub(crate) fn look_for_tasks() {
+    language::with_python(patch::follow);
+}
+
+/// The recording ended: restores what was changed in the interpreter.
+pub(crate) fn release() {
+    patch::release();
+    FOLLOWED.store(0, Ordering::Relaxed);
+    forget();
+}
+
+/// In a forked child, or a new recording: the stacks are in another mapping.
 pub(crate) fn forget() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     patch::forget();

@@ -118,6 +118,9 @@ unsafe fn function<F: Copy>(address: *const c_void) -> Option<F> {
 
 /// Whether a pending call was requested and has not been made.
 static IS_PENDING: AtomicU32 = AtomicU32::new(0);
+/// The slots that were changed, and what is in them.
+static TASK_SLOT: AtomicPtr<*mut c_void> = AtomicPtr::new(core::ptr::null_mut());
+static ITEM_SLOT: AtomicPtr<*mut c_void> = AtomicPtr::new(core::ptr::null_mut());
 static TASK_INIT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static ITEM_ALLOC: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -169,7 +172,12 @@ fn follow_tasks(runtime: &Runtime, api: &Api) -> Option<()> {
     let task = api.attribute(module, c"Task")?;
     let slot = runtime.offsets().type_init;
     let is_set = is_type(runtime, api, task, b"_asyncio.Task\0")
-        && replace(task, slot, &TASK_INIT, task_init as *mut c_void);
+        && replace(
+            task,
+            slot,
+            (&TASK_SLOT, &TASK_INIT),
+            task_init as *mut c_void,
+        );
     // SAFETY: releases this function's reference; the module has another.
     unsafe { (api.release)(task) };
     is_set.then_some(())
@@ -183,7 +191,12 @@ fn follow_items(runtime: &Runtime, api: &Api) -> Option<()> {
     let code = api.attribute(run, c"__code__")?;
     let slot = runtime.offsets().type_alloc;
     let is_set = is_type(runtime, api, item, b"_WorkItem\0")
-        && replace(item, slot, &ITEM_ALLOC, item_alloc as *mut c_void);
+        && replace(
+            item,
+            slot,
+            (&ITEM_SLOT, &ITEM_ALLOC),
+            item_alloc as *mut c_void,
+        );
     if is_set {
         RUN_CODE.store(code.expose_provenance() as u64, Ordering::Relaxed);
     }
@@ -200,7 +213,12 @@ fn is_type(runtime: &Runtime, api: &Api, object: Object, name: &[u8]) -> bool {
 }
 
 /// Replaces the function in a slot of a type and keeps the original.
-fn replace(of: Object, slot: u16, theirs: &AtomicPtr<c_void>, ours: *mut c_void) -> bool {
+fn replace(
+    of: Object,
+    slot: u16,
+    (changed, theirs): (&AtomicPtr<*mut c_void>, &AtomicPtr<c_void>),
+    ours: *mut c_void,
+) -> bool {
     let place = of
         .wrapping_byte_add(usize::from(slot))
         .cast::<*mut c_void>();
@@ -213,7 +231,30 @@ fn replace(of: Object, slot: u16, theirs: &AtomicPtr<c_void>, ours: *mut c_void)
     // SAFETY: type objects are in writable memory, the GIL is held, and the function has the type
     // of the slot.
     unsafe { place.write(ours) };
+    changed.store(place, Ordering::Release);
     true
+}
+
+/// Puts the original functions back. Classes derived meanwhile have a copy of the slot, which leads
+/// to the replacement: it calls the original and records nothing.
+pub(super) fn release() {
+    let ours = [task_init as *mut c_void, item_alloc as *mut c_void];
+    let changed = [(&TASK_SLOT, &TASK_INIT), (&ITEM_SLOT, &ITEM_ALLOC)];
+    for (ours, (slot, theirs)) in ours.into_iter().zip(changed) {
+        let place = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        // The type may be gone with its module.
+        if place.is_null() || !crate::sys::is_readable(place as usize) {
+            continue;
+        }
+        // SAFETY: an aligned word of a type object, or of memory that was one and can be read.
+        let word = unsafe { &*place.cast::<AtomicPtr<c_void>>() };
+        let before = theirs.load(Ordering::Acquire);
+        // Only a live slot has the address of the replacement.
+        if word.load(Ordering::Acquire) != ours {
+            continue;
+        }
+        let _ = word.compare_exchange(ours, before, Ordering::AcqRel, Ordering::Relaxed);
+    }
 }
 
 unsafe extern "C" fn task_init(task: Object, args: Object, names: Object) -> c_int {

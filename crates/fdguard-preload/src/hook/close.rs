@@ -20,7 +20,7 @@ static CLOSE: Real<unsafe extern "C" fn(c_int) -> c_int> = unsafe { Real::new(c"
 
 // SAFETY: interposed on purpose; the type matches the manual page.
 #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
     let Some(real) = CLOSE.get() else {
         return missing();
     };
@@ -43,7 +43,7 @@ macro_rules! closes {
 
         // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-        unsafe extern "C" fn $function(stream: *mut c_void) -> c_int {
+        pub(crate) unsafe extern "C" fn $function(stream: *mut c_void) -> c_int {
             let Some(real) = $real.get() else {
                 return missing();
             };

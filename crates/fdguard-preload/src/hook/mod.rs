@@ -6,12 +6,12 @@
 
 mod answer;
 mod ask;
-mod close;
-mod control;
-mod descriptor;
+pub(crate) mod close;
+pub(crate) mod control;
+pub(crate) mod descriptor;
 mod end;
 mod exec;
-mod file;
+pub(crate) mod file;
 mod fork;
 mod limit;
 mod module;
@@ -21,13 +21,13 @@ mod restrain;
 mod retry;
 mod shape;
 mod spawn;
-mod stream;
-mod syscall;
+pub(crate) mod stream;
+pub(crate) mod syscall;
 mod terminal;
 mod thread;
 mod transfer;
 mod unmap;
-mod wait;
+pub(crate) mod wait;
 
 use core::ffi::c_int;
 

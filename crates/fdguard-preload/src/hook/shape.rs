@@ -93,7 +93,7 @@ macro_rules! opens {
 
         // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-        unsafe extern "C" fn $function($($argument: $type),*) -> $result {
+        pub(crate) unsafe extern "C" fn $function($($argument: $type),*) -> $result {
             let Some(real) = $real.get() else {
                 return $crate::hook::shape::Outcome::missing();
             };
@@ -160,7 +160,7 @@ macro_rules! on_descriptor {
 
         // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-        unsafe extern "C" fn $function($fd: c_int $(, $argument: $type)*) -> $result {
+        pub(crate) unsafe extern "C" fn $function($fd: c_int $(, $argument: $type)*) -> $result {
             let Some(real) = $real.get() else {
                 return $crate::hook::shape::Outcome::missing();
             };

@@ -163,6 +163,11 @@ pub(crate) fn find() {
     }
 }
 
+/// Whether the real function is known.
+pub(crate) fn is_found() -> bool {
+    !REAL.load(Ordering::Relaxed).is_null()
+}
+
 unsafe extern "C" fn watched(
     number: c_long,
     a: c_long,

@@ -20,7 +20,7 @@ const BITS: c_int = 1024;
 /// `struct pollfd`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct PollEntry {
+pub(crate) struct PollEntry {
     fd: c_int,
     events: i16,
     answers: i16,
@@ -86,7 +86,7 @@ macro_rules! poll {
 
         // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-        unsafe extern "C" fn $function($list: *mut PollEntry, $count: u64 $(, $argument: $type)*) -> c_int {
+        pub(crate) unsafe extern "C" fn $function($list: *mut PollEntry, $count: u64 $(, $argument: $type)*) -> c_int {
             let Some(real) = $real.get() else {
                 return missing();
             };

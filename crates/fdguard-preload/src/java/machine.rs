@@ -155,19 +155,26 @@ fn created() -> Option<*mut c_void> {
     if !missed.wrapping_add(1).is_power_of_two() {
         return None;
     }
+    find();
+    let found = CREATED.load(Ordering::Acquire);
+    (!found.is_null()).then_some(found)
+}
+
+/// Asks the loader for a JVM. The environment for queries is created later, by a thread that is
+/// known to be in native code.
+pub(crate) fn find() {
     let found = search(c"JNI_GetCreatedJavaVMs");
     if found.is_null() {
-        return None;
+        return;
     }
     let library = modules::find(found as usize);
     let (Some(library), Some(state)) = (library, layout::state_offset(search)) else {
         // A JVM of another vendor, whose thread states are unknown.
         forget();
-        return None;
+        return;
     };
     START.store(library.start, Ordering::Relaxed);
     END.store(library.end, Ordering::Relaxed);
     STATE.store(state, Ordering::Relaxed);
     CREATED.store(found, Ordering::Release);
-    Some(found)
 }

@@ -12,5 +12,5 @@ mod machine;
 mod render;
 
 pub(crate) use call::RawFrame;
-pub(crate) use machine::{JavaWalk, forget, is_found, walk};
+pub(crate) use machine::{JavaWalk, find, forget, is_found, walk};
 pub(crate) use render::render;

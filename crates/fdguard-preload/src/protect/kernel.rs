@@ -3,7 +3,7 @@
 
 #![expect(unsafe_code, reason = "the system call instruction")]
 
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
 
 use crate::real::Real;
 use crate::sys::call;
@@ -202,9 +202,6 @@ pub(super) fn give_way() {
 static TESTCANCEL: Real<unsafe extern "C" fn()> = unsafe { Real::new(c"pthread_testcancel") };
 // SAFETY: the type matches the manual page.
 static ABORT: Real<unsafe extern "C" fn() -> !> = unsafe { Real::new(c"abort") };
-// SAFETY: the type matches the manual page.
-static GETENV: Real<unsafe extern "C" fn(*const core::ffi::c_char) -> *const core::ffi::c_char> =
-    unsafe { Real::new(c"getenv") };
 
 /// `close` is a cancellation point, but the replacement for it is not.
 pub(super) fn let_cancel() {
@@ -221,24 +218,4 @@ pub(super) fn abort() -> ! {
         Some(abort) => unsafe { abort() },
         None => crate::sys::abort(),
     }
-}
-
-/// A variable of the environment, copied because the program may change it later. Empty if it is
-/// not set.
-pub(super) fn variable<'b>(name: &CStr, room: &'b mut [u8]) -> &'b [u8] {
-    let Some(getenv) = GETENV.get() else {
-        return &[];
-    };
-    // SAFETY: the name is a C string, and the program is not running yet.
-    let value = unsafe { getenv(name.as_ptr()) };
-    if value.is_null() {
-        return &[];
-    }
-    // SAFETY: `getenv` returns a C string.
-    let value = unsafe { CStr::from_ptr(value) };
-    let bytes = value.to_bytes();
-    for (place, byte) in room.iter_mut().zip(bytes) {
-        *place = *byte;
-    }
-    room.get(..bytes.len()).unwrap_or(&[])
 }

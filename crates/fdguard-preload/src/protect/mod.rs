@@ -53,21 +53,20 @@ fn is_fatal() -> bool {
 /// Starts protection before the program begins, if it is requested.
 pub(crate) fn start() {
     let mut room = [0; 32];
-    let level = match kernel::variable(LEVEL_NAME, &mut room) {
-        b"warn-once" | b"warn-always" => WARN,
-        b"fatal" => FATAL,
+    let level = match start::setting(LEVEL_NAME, &mut room) {
+        Some(b"warn-once" | b"warn-always") => WARN,
+        Some(b"fatal") => FATAL,
         _ => return,
     };
     let Some(mapping) = start::current() else {
         return;
     };
-    if let Some(keep) = decimal(kernel::variable(KEEP_NAME, &mut room)) {
-        room::keep(keep);
-    }
-    if let Some(age) = decimal(kernel::variable(AGE_NAME, &mut room)) {
-        quarantine::give_up_after(u64::from(age) * 1_000_000);
-    }
+    let keep = start::setting(KEEP_NAME, &mut room).and_then(decimal);
+    room::keep(keep);
+    let age = start::setting(AGE_NAME, &mut room).and_then(decimal);
+    quarantine::give_up_after(u64::from(age.unwrap_or(0)) * 1_000_000);
     let error = errno::load();
+    number::reset();
     reserved_range::reserve();
     room::ask_limit();
     if placeholder::erect() {
@@ -98,6 +97,17 @@ pub(crate) fn stop() {
         LEVEL.store(OFF, Ordering::Release);
         quarantine::clear();
         errno::store(error);
+    }
+}
+
+/// Ends protection in a program that goes on: gives back every number that it keeps. A thread that
+/// is closing one at this moment gives it back itself.
+pub(crate) fn finish() {
+    if is_on() && owner::is_here() {
+        LEVEL.store(OFF, Ordering::SeqCst);
+        quarantine::trim(0);
+        placeholder::give_up();
+        quarantine::tell_count();
     }
 }
 

@@ -123,6 +123,13 @@ pub(super) fn forget(fd: c_int) {
     }
 }
 
+/// Before protection begins: what an earlier one left does not count.
+pub(super) fn reset() {
+    for fd in 0..used() {
+        forget(fd);
+    }
+}
+
 /// One past the highest number that was ever protected.
 pub(super) fn used() -> c_int {
     c_int::try_from(USED.load(Ordering::Relaxed)).unwrap_or(c_int::MAX)

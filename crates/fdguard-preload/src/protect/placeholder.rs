@@ -51,8 +51,9 @@ pub(super) fn erect() -> bool {
 /// Creates it again after it was given up for its number.
 #[inline]
 pub(super) fn erect_again() {
-    if number() == NONE {
-        erect();
+    if number() == NONE && erect() && !super::is_on() {
+        // Protection ended meanwhile.
+        give_up();
     }
 }
 

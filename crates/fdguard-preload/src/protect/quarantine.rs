@@ -91,6 +91,10 @@ pub(super) fn dig(fd: c_int, age: Age) {
     if longest != 0 {
         give_up(now.saturating_sub(longest));
     }
+    if !super::is_on() {
+        // Protection ended meanwhile.
+        trim(0);
+    }
     tell_count();
 }
 

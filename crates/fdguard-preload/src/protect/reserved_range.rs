@@ -70,14 +70,15 @@ static IS_FULL: AtomicU32 = AtomicU32::new(0);
 /// Not on the stack: a signal handler may have very little of it.
 struct Shields(UnsafeCell<[u8; ROOM]>);
 
-// SAFETY: written once, before the program begins, and only read from then on.
+// SAFETY: written before protection begins, and only read from then on.
 unsafe impl Sync for Shields {}
 
-/// Reads the patterns. Called before the program begins.
+/// Reads the patterns. Called before protection begins.
 pub(super) fn reserve() {
-    // SAFETY: no other code runs yet.
+    SHIELDS_LENGTH.store(0, Ordering::Release);
+    // SAFETY: without protection and without a length no other code reads it.
     let room = unsafe { &mut *SHIELDS.0.get() };
-    let length = kernel::variable(SHIELD_NAME, room).len();
+    let length = start::setting(SHIELD_NAME, room).map_or(0, <[u8]>::len);
     SHIELDS_LENGTH.store(length, Ordering::Release);
 }
 

@@ -31,10 +31,10 @@ static PEAK: AtomicU32 = AtomicU32::new(0);
 static PLACES: AtomicU32 = AtomicU32::new(0);
 static SOFT: AtomicU32 = AtomicU32::new(0);
 
-/// Sets how many to keep.
-pub(super) fn keep(graves: u32) {
-    KEPT.store(graves.min(MOST), Ordering::Relaxed);
-    IS_CHOSEN.store(1, Ordering::Relaxed);
+/// Sets how many to keep; `None` for the usual number.
+pub(super) fn keep(graves: Option<u32>) {
+    KEPT.store(graves.unwrap_or(USUAL).min(MOST), Ordering::Relaxed);
+    IS_CHOSEN.store(u32::from(graves.is_some()), Ordering::Relaxed);
 }
 
 /// The limit may have changed.

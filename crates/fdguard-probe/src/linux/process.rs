@@ -151,6 +151,26 @@ impl Probe {
             .collect())
     }
 
+    /// Processes in the container whose id is or begins with `id`.
+    pub fn in_container(&self, id: &str) -> Result<Vec<Pid>, Error> {
+        let is_it = |name: String| !id.is_empty() && name.starts_with(id);
+        self.in_cgroup(|bytes| cgroup::container_id(bytes).is_some_and(is_it))
+    }
+
+    /// Processes of a systemd unit.
+    pub fn of_unit(&self, unit: &str) -> Result<Vec<Pid>, Error> {
+        self.in_cgroup(|bytes| cgroup::is_of_unit(bytes, unit))
+    }
+
+    fn in_cgroup(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Pid>, Error> {
+        let own = std::process::id();
+        let is_in = |pid: &Pid| {
+            let cgroups = files::read(&self.proc, format!("{pid}/cgroup"));
+            *pid != own && is_wanted(&cgroups.unwrap_or_default())
+        };
+        Ok(self.pids()?.into_iter().filter(is_in).collect())
+    }
+
     fn first_words(&self, pid: Pid) -> impl Iterator<Item = Vec<u8>> {
         let exe = files::read_link(&self.proc, format!("{pid}/exe")).ok();
         let first = files::read(&self.proc, format!("{pid}/cmdline")).ok();

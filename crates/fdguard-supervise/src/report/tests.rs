@@ -68,7 +68,7 @@ fn r29_the_report_says_what_leaked_what_was_done_and_that_it_is_no_fix() {
         said,
         "web: 912 of 1000 descriptors open in process 4711 (level 900). Leak: 640 sqlite-db descriptors on /srv/agent-*.db open, growing by 1.5 a second. \
          Restarted: process 4800 replaced 4711 and was ready after 25 s (down for 1.5 s). A restart is not a fix: find the line with: \
-         fdguard trace -- python3 server.py (evidence: /state/evidence-1.tar.zst)"
+         fdguard trace 4800 (evidence: /state/evidence-1.tar.zst)"
     );
 }
 

@@ -248,6 +248,7 @@ fn exports() {
             .iter()
             .copied()
             .chain(["rust_eh_personality"])
+            .chain(["fdguard_attach", "fdguard_detach", "fdguard_is_recording"])
             .collect();
         assert_eq!(offered, expected);
     });

@@ -22,7 +22,7 @@ Examples:
   fdguard check -- ./tests                          report open descriptors and leftover processes
   fdguard check --allow cache.py:31 -- python3 batch.py
   fdguard check --exercise 'curl -fs localhost:8080/' --ready tcp:8080 -- ./server
-  fdguard check --exercise ./client --pid 1234      a running server; no line numbers
+  fdguard check --exercise ./client --pid 1234      a running server
   fdguard check --scenario canary.toml -- ./server
 Exit codes: the program's own if it failed, 128+n if signal n killed it, 125 if it could not be
 traced, 126 if it could not be executed, 127 if it was not found; otherwise 0 nothing found,
@@ -113,7 +113,7 @@ pub struct ExerciseArgs {
     /// Time limit of one cycle; a longer cycle counts as failed.
     #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "60s", value_parser = parse_positive_duration)]
     pub cycle_timeout: Duration,
-    /// Check a running server. fdguard does not stop it and cannot name source lines.
+    /// Check a running server: fdguard attaches to it and its children, and does not stop it.
     #[arg(help_heading = "Exercise", short, long, value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "limit", "length"])]
     pub pid: Option<Pid>,
 }

@@ -16,6 +16,7 @@ Examples:
   fdguard doctor 1234 -o evidence.tar.zst      also write a bundle to attach to an issue
   fdguard doctor 1234 -o DIR --redact          hide users, files, hosts and arguments
   fdguard doctor --name node --tree --for 2min a process and its descendants
+  fdguard doctor 1234 --trace 30s              attach to it, and name the lines
   fdguard doctor 1234 --log app.log --html report.html
   fdguard doctor --from day.jsonl.zst -o DIR   examine a recording")]
 pub struct DoctorArgs {
@@ -23,11 +24,15 @@ pub struct DoctorArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Examine a recording instead of a running process.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "all", "length", "every"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "all", "length", "every"])]
     pub from: Option<PathBuf>,
     /// Time to watch the process.
     #[arg(long = "for", value_name = "TIME", default_value = "15s", value_parser = parse_positive_duration)]
     pub length: Duration,
+    /// Attach to the process for this time, so that the report names the lines; replaces --for.
+    #[cfg(feature = "trace")]
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, conflicts_with_all = ["from", "redact", "length"])]
+    pub trace: Option<Duration>,
     /// Sampling interval.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive_duration)]
     pub every: Duration,
@@ -49,4 +54,16 @@ pub struct DoctorArgs {
     /// Print one JSON document.
     #[arg(long)]
     pub json: bool,
+}
+
+impl DoctorArgs {
+    /// How long the process is watched.
+    #[must_use]
+    pub fn watched(&self) -> Duration {
+        #[cfg(feature = "trace")]
+        if let Some(length) = self.trace {
+            return length;
+        }
+        self.length
+    }
 }

@@ -18,8 +18,14 @@ pub struct SelectArgs {
     /// Include all descendants of each process.
     #[arg(help_heading = "Process selection", long)]
     pub tree: bool,
+    /// Select every process in a container: its id, or the beginning of it.
+    #[arg(help_heading = "Process selection", long, value_name = "ID")]
+    pub container: Option<String>,
+    /// Select every process of a systemd unit.
+    #[arg(help_heading = "Process selection", long, value_name = "NAME")]
+    pub unit: Option<String>,
     /// Select every process on the machine.
-    #[arg(help_heading = "Process selection", long, conflicts_with_all = ["pids", "pid", "name", "tree"])]
+    #[arg(help_heading = "Process selection", long, conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit"])]
     pub all: bool,
 }
 
@@ -34,6 +40,10 @@ pub enum Selection {
         pids: Vec<Pid>,
         /// By command.
         name: Option<String>,
+        /// By container.
+        container: Option<String>,
+        /// By systemd unit.
+        unit: Option<String>,
         /// With descendants.
         tree: bool,
     },
@@ -47,12 +57,15 @@ impl SelectArgs {
             return Some(Selection::All);
         }
         let pids: Vec<Pid> = self.pids.iter().chain(&self.pid).copied().collect();
-        if pids.is_empty() && self.name.is_none() {
+        let groups = [&self.name, &self.container, &self.unit];
+        if pids.is_empty() && groups.iter().all(|group| group.is_none()) {
             return None;
         }
         Some(Selection::Some {
             pids,
             name: self.name.clone(),
+            container: self.container.clone(),
+            unit: self.unit.clone(),
             tree: self.tree,
         })
     }
@@ -63,6 +76,9 @@ pub(super) fn parse_pid(text: &str) -> Result<Pid, String> {
     const HIGHEST: Pid = 1 << 22;
     match text.parse::<Pid>() {
         Ok(pid) if (1..=HIGHEST).contains(&pid) => Ok(pid),
+        Err(_) if text.chars().any(char::is_alphabetic) => Err(format!(
+            "not a process id; to trace a program, run: fdguard trace -- {text}"
+        )),
         _ => Err(format!("a process id must be 1 to {HIGHEST}")),
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use fdguard_core::Pid;
 use fdguard_core::proof::Allowance;
 use fdguard_core::units::parse_positive_duration;
 
 use super::SettingsArgs;
 use super::protect::ProtectArgs;
+use super::select::{SelectArgs, parse_pid};
 
 /// Find the line of code that opened what is still open.
 #[derive(Clone, Debug, Args)]
@@ -18,16 +20,19 @@ use super::protect::ProtectArgs;
 Examples:
   fdguard trace -- ./server --port 8080        trace until it exits; report to stderr
   fdguard trace --for 60s -- ./server          stop it after a minute
+  fdguard trace 1234                           attach to a running program; Ctrl-C detaches
+  fdguard trace --for 60s --name nginx         the same for every nginx, for a minute
   fdguard trace --json -o trace.json -- make check
   fdguard trace --html trace.html --pprof trace.pb.gz -- ./server
   fdguard trace --report 1234                  what a traced program has open now
 Exit codes: the program's own if it failed, 128+n if signal n killed it, 125 if it could not be
 traced, 126 if it could not be executed, 127 if it was not found; otherwise 0 nothing found,
-1 findings. With --report: 0, 1, or 3 if the process is not traced.")]
+1 findings. For a running process: 0, 1, or 3 if it could not be attached to or is not traced.")]
 pub struct TraceArgs {
-    /// Stop the program (SIGTERM) after this time.
+    /// Stop the program (SIGTERM) after this time, or detach from a running one.
     ///
-    /// By default fdguard waits for the program to exit. With --report: how long to observe it.
+    /// By default fdguard waits for the program to exit; from a running one Ctrl-C detaches. With
+    /// --report: how long to observe it.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_duration)]
     pub length: Option<Duration>,
     /// Sampling interval of the external probe.
@@ -43,7 +48,7 @@ pub struct TraceArgs {
     /// Print the diagnosis as one JSON document, on the last line.
     #[arg(long)]
     pub json: bool,
-    /// Write the report to a file; stdout and stderr belong to the program.
+    /// Write the report to a file; stdout and stderr belong to a launched program.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Further report formats.
@@ -55,10 +60,9 @@ pub struct TraceArgs {
     /// Log growing sites, verdicts and children as they appear.
     ///
     /// The log goes to stderr, or to the file of -o.
-    #[arg(long, requires = "command")]
+    #[arg(long, conflicts_with = "report")]
     pub follow: bool,
-    /// Show a live view of growing sites. Requires --report, or a program that does not use the
-    /// terminal.
+    /// Show a live view of growing sites. A program that fdguard starts must not use the terminal.
     #[arg(long, conflicts_with_all = ["json", "follow"])]
     pub live: bool,
     /// Protection; without it the program's behaviour does not change.
@@ -66,36 +70,14 @@ pub struct TraceArgs {
     pub protect: ProtectArgs,
     /// Report what a process that is already traced has open now, with its children. PID is the
     /// program, a child, or the tracer.
-    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "pid", "named"])]
-    pub report: Option<u32>,
-    /// Process that is already traced; same as --report.
-    #[arg(value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "named"])]
-    pub pid: Option<u32>,
-    /// Process that is already traced; same as --report.
-    #[arg(
-        short = 'p',
-        long = "pid",
-        id = "named",
-        value_name = "PID",
-        conflicts_with = "command"
-    )]
-    pub named: Option<u32>,
+    #[arg(long, value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "pids", "pid", "name", "tree", "container", "unit"])]
+    pub report: Option<Pid>,
+    /// Running programs to attach to.
+    #[command(flatten)]
+    pub select: SelectArgs,
     /// Program to run, with its arguments.
-    #[arg(last = true, required_unless_present_any = ["report", "pid", "named"], value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "all"])]
     pub command: Vec<OsString>,
-}
-
-impl TraceArgs {
-    /// The already running process named on the command line, if any.
-    #[must_use]
-    pub fn traced_pid(&self) -> Option<u32> {
-        self.report.or(self.pid).or(self.named)
-    }
-}
-
-fn parse_pid(text: &str) -> Result<u32, String> {
-    let hint = || format!("not a process id; put -- before a program: fdguard trace -- {text}");
-    text.parse().ok().ok_or_else(hint)
 }
 
 /// Additional report files. They are opened before the program starts.
@@ -115,7 +97,7 @@ pub struct OutputArgs {
     pub pprof: Option<PathBuf>,
 }
 
-/// Parses a file name. `-` is refused: stdout and stderr belong to the traced program.
+/// Parses a file name. `-` is refused: stdout and stderr may belong to the traced program.
 fn file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
         true => Err("stdout belongs to the program: name a file"),

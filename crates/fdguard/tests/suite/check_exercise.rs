@@ -210,15 +210,10 @@ fn a_server_that_runs_already_is_judged_without_lines_and_left_alone() {
     let found = said.json();
     assert_eq!(found["findings"][0]["rule"], "leak-per-request");
     assert_eq!(found["findings"][0]["class"], "regular");
-    assert_eq!(found["coverage"]["backend"], "probe");
-    let gap = &found["gaps"][0];
-    assert!(
-        gap["remedy"]
-            .as_str()
-            .unwrap()
-            .contains("let fdguard start the server"),
-        "{gap}"
-    );
+    assert_eq!(found["coverage"]["backend"], "inject");
+    let culprit = &found["findings"][0]["origin"]["culprit"];
+    let line = super::tracing::line_of("served.c", "/* LEAK load */");
+    assert_eq!(culprit["line"], line, "{found}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
 mod archive;
+mod attaching;
 mod canary;
 mod ceilings;
 mod check;
@@ -82,6 +83,7 @@ mod situation_streams;
 mod situation_workers;
 mod terminal;
 mod trace;
+mod trace_attach;
 mod trace_children;
 mod trace_end;
 mod trace_follow;

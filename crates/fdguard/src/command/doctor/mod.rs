@@ -2,6 +2,8 @@
 
 mod bundle;
 mod pieces;
+#[cfg_attr(not(feature = "trace"), path = "untraced.rs")]
+mod traced;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +18,7 @@ use fdguard_diagnose::log::OpenLog;
 use fdguard_probe::Probe;
 
 use bundle::BundleTarget;
+use traced::DoctorTrace;
 
 use super::{pick, settings};
 use crate::cli::{DoctorArgs, Selection};
@@ -43,13 +46,15 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let playbooks = [&settings.playbook, &Playbook::embedded()];
     let progress = ProgressLine::on_stderr();
     let plan = DoctorPlan {
-        length: args.length,
+        length: args.watched(),
         every: args.every,
         playbook: playbooks[usize::from(args.redact)],
     };
+    let trace = DoctorTrace::start(args, patient.pids());
     let (material, named_all) = match &patient {
         Patient::Living(probe, pids) => {
             let on_step = |step: DoctorStep<'_>| {
+                trace.note(step);
                 progress.show(|| step_text(step, pids.len(), args, &settings));
             };
             let material = doctor::gather(probe, pids, plan, logs, &on_step)?;
@@ -70,7 +75,8 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         let hint = "run fdguard top --once to list the processes";
         HintedError::look("no process could be watched", hint)
     };
-    let evidence = evidence.ok_or_else(nobody)?;
+    let mut evidence = evidence.ok_or_else(nobody)?;
+    trace.finish(&mut evidence, &settings)?;
     drop(progress);
     if let Some(path) = args.html.as_deref() {
         output::emit(Some(path), |out| {
@@ -110,7 +116,7 @@ fn step_text(
     let processes = counted(processes as u64, "process");
     match step {
         DoctorStep::Read => format!("reading {processes}"),
-        DoctorStep::Watch(watch) => progress::of_watch(watch, settings, Some(args.length)),
+        DoctorStep::Watch(watch) => progress::of_watch(watch, settings, Some(args.watched())),
         DoctorStep::ReadAgain => format!("reading {processes} again"),
     }
 }
@@ -119,6 +125,16 @@ fn step_text(
 enum Patient<'a> {
     Living(Box<Probe>, Vec<Pid>),
     Recorded(&'a Path),
+}
+
+impl Patient<'_> {
+    /// The living ones.
+    fn pids(&self) -> &[Pid] {
+        match self {
+            Self::Living(_, pids) => pids,
+            Self::Recorded(_) => &[],
+        }
+    }
 }
 
 fn patient(args: &DoctorArgs) -> anyhow::Result<Patient<'_>> {

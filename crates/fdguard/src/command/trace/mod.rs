@@ -1,5 +1,6 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
+pub(super) mod attach;
 mod follow;
 mod notes;
 mod outputs;
@@ -15,6 +16,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use fdguard_core::children::finding::ChildPile;
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
@@ -54,8 +56,16 @@ const INTERRUPT: u8 = 2;
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
-    if let Some(pid) = args.traced_pid() {
+    if let Some(pid) = args.report {
         return report::run(args, pid);
+    }
+    if let Some(selection) = args.select.selection() {
+        return attach::run(args, &selection);
+    }
+    if args.command.is_empty() {
+        let hint =
+            "run fdguard trace -- COMMAND, or fdguard trace PID to attach to a running program";
+        return Err(exit::HintedError::usage("no program given", hint).into());
     }
     let outcome = trace(args);
     outcome.or_else(|error| Ok(code_of(&error)))
@@ -116,26 +126,58 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     };
     let pace = (args.every, args.length);
     let watched = run_loop::watch(pace, &probe, &mut traced, &mut requests, observer)?;
-    let is_whole = args.json || args.outputs.pprof.is_some();
-    let detail = if is_whole {
-        SiteDetail::Every
-    } else {
-        SiteDetail::Held
+    let has_ended = watched.status.is_some();
+    let state = traced.session.finish(detail(args), has_ended)?;
+    let report = report(&state, &watched, (traced.pid(), &args.command), &settings);
+    let report = Finished {
+        report,
+        piles: &state.piles,
+        follower,
+        outputs,
+        stream,
     };
-    let state = traced.session.finish(detail, watched.status.is_some())?;
-    let mut report = report(&state, &watched, (traced.pid(), &args.command), &settings);
-    add_child_piles(&mut report.diagnosis, &state.piles);
-    let clearance = Clearance::new(&args.allow, &settings);
-    clearing::clear(&mut report.diagnosis, &clearance);
-    clearing::apply_clearances(&mut report.diagnosis);
-    let unused = clearance.unused(&clearing::reasons(&report.diagnosis));
-    let written = outputs.write(&report);
-    if let Some(follower) = &mut follower {
-        follower.hazards(&report.diagnosis.hazards);
+    let found = report.write(args, &settings, Owner::Program)?;
+    Ok(exit_code(args, &watched, &found))
+}
+
+/// Whose the standard output is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Program,
+    Fdguard,
+}
+
+/// A report that is not judged and written yet.
+struct Finished<'s> {
+    report: TraceReport,
+    piles: &'s [ChildPile],
+    follower: Option<Follower<'s>>,
+    outputs: Outputs,
+    stream: Option<OutputStream>,
+}
+
+impl Finished<'_> {
+    /// Writes every output; returns what was found.
+    fn write(
+        mut self,
+        args: &TraceArgs,
+        settings: &RuleSettings,
+        stdout: Owner,
+    ) -> anyhow::Result<Diagnosis> {
+        let diagnosis = &mut self.report.diagnosis;
+        add_child_piles(diagnosis, self.piles);
+        let clearance = Clearance::new(&args.allow, settings);
+        clearing::clear(diagnosis, &clearance);
+        clearing::apply_clearances(diagnosis);
+        let unused = clearance.unused(&clearing::reasons(diagnosis));
+        let written = self.outputs.write(&self.report);
+        if let Some(follower) = &mut self.follower {
+            follower.hazards(&self.report.diagnosis.hazards);
+        }
+        write(args, &self.report, &unused, (self.stream, stdout))?;
+        written?;
+        Ok(self.report.diagnosis)
     }
-    write(args, &report, &unused, stream)?;
-    written?;
-    Ok(exit_code(args, &watched, &report.diagnosis))
 }
 
 /// Watches a program until it ends or its time is up. The pace is the interval between looks and
@@ -181,6 +223,15 @@ pub(super) fn report(
     })
 }
 
+/// Which sites the outputs need.
+fn detail(args: &TraceArgs) -> SiteDetail {
+    let is_whole = args.json || args.outputs.pprof.is_some();
+    match is_whole {
+        true => SiteDetail::Every,
+        false => SiteDetail::Held,
+    }
+}
+
 /// Opens the result file before the program runs in vain.
 fn open(args: &TraceArgs) -> anyhow::Result<Option<OutputStream>> {
     let path = args.output.as_deref();
@@ -201,7 +252,7 @@ fn write(
     args: &TraceArgs,
     report: &TraceReport,
     unused: &[String],
-    stream: Option<OutputStream>,
+    (stream, stdout): (Option<OutputStream>, Owner),
 ) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     if args.json {
@@ -217,7 +268,7 @@ fn write(
             stream.write_all(&anstream::adapter::strip_bytes(&bytes).into_vec())?;
             stream.finish()
         }
-        None if args.json => Ok(anstream::stdout().write_all(&bytes)?),
+        None if args.json || stdout == Owner::Fdguard => Ok(anstream::stdout().write_all(&bytes)?),
         None => Ok(anstream::stderr().write_all(&bytes)?),
     }
 }
@@ -226,14 +277,18 @@ fn write(
 fn exit_code(args: &TraceArgs, watched: &WatchOutcome<'_>, found: &Diagnosis) -> u8 {
     let own = own_code(watched.status);
     let is_own_failure = own != 0 && !(watched.was_ended && watched.status.is_some());
-    let counts =
-        |finding: &Finding| finding.severity >= Severity::Warning && finding.cleared.is_none();
-    let is_found = clearing::has_hazard(found) || found.findings.iter().any(counts);
-    match (is_own_failure, is_found) {
+    match (is_own_failure, has_findings(found)) {
         (true, _) => own,
         (false, true) => args.error_exitcode,
         (false, false) => exit::CLEAN,
     }
+}
+
+/// Whether something was found that was not accepted.
+fn has_findings(found: &Diagnosis) -> bool {
+    let counts =
+        |finding: &Finding| finding.severity >= Severity::Warning && finding.cleared.is_none();
+    clearing::has_hazard(found) || found.findings.iter().any(counts)
 }
 
 /// The exit code as a shell reports it. A program that fdguard detached from had not ended on

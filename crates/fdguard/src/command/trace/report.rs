@@ -29,7 +29,7 @@ use crate::terminal::{self, sanitize_str};
 
 /// The advice for a process that is not traced.
 const LAUNCH: &str =
-    "launch it with fdguard trace -- COMMAND, or run fdguard watch PID for class, target and rate";
+    "attach to it with fdguard trace PID, or launch it with fdguard trace -- COMMAND";
 
 /// The heading above the sites of a process.
 const OPEN_NOW: &str = "open now";
@@ -37,7 +37,7 @@ const OPEN_NOW: &str = "open now";
 pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let probe = Probe::new()?;
-    let observed = find(args, pid)?;
+    let observed = find(pid)?;
     let mut live = start_watch(args, &probe, &observed)?;
     let mut session = observed.session();
     if args.live {
@@ -66,8 +66,7 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
 }
 
 /// The trace of a process, or a one-line error.
-pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<ObservedTrace> {
-    let is_attach = args.report.is_none();
+pub(super) fn find(pid: u32) -> anyhow::Result<ObservedTrace> {
     ObservedTrace::find(pid).map_err(|error| match error {
         Error::NoProcess { pid } => ProbeError::NoSuchProcess(pid).into(),
         Error::Denied { .. } => {
@@ -76,9 +75,6 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<ObservedTrace> 
         }
         Error::Untraced { blind, .. } => {
             let mut message = error.to_string();
-            if is_attach {
-                message.push_str(", and fdguard cannot attach to a running process yet");
-            }
             if let Some(blind) = blind {
                 message.push_str(": ");
                 message.push_str(blind.why());

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_core::diagnosis::WatchEnd;
@@ -12,7 +13,10 @@ use fdguard_diagnose::Error;
 use fdguard_diagnose::trace::{FdNames, LaunchedTrace};
 use fdguard_diagnose::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 use fdguard_probe::Probe;
-use fdguard_trace::{StateParts, TraceState, TracedCommand, monotonic};
+use fdguard_process::signals::Signals;
+use fdguard_trace::{
+    AttachedTrace, StateParts, TraceSession, TraceState, TracedCommand, monotonic,
+};
 use jiff::Timestamp;
 use rustix::process::Signal;
 
@@ -41,7 +45,36 @@ pub(in crate::command) struct WatchOutcome<'p> {
     pub(in crate::command) status: Option<ExitStatus>,
 }
 
-impl WatchOutcome<'_> {
+impl<'p> WatchOutcome<'p> {
+    fn begin() -> Self {
+        Self {
+            began: Timestamp::now(),
+            live: None,
+            names: FdNames::default(),
+            was_ended: false,
+            status: None,
+        }
+    }
+
+    /// Lets the observer see a running program; returns the user's request to end.
+    fn observe(
+        &mut self,
+        live: LiveWatch<'p>,
+        program: TracedPrograms<'_>,
+        observer: &mut dyn TraceObserver,
+    ) -> anyhow::Result<Option<Request>> {
+        let mut running = RunningTrace {
+            live,
+            program,
+            names: FdNames::default(),
+            request: None,
+        };
+        observer.observe(&mut running)?;
+        self.names = running.names;
+        self.live = Some(running.live);
+        Ok(running.request)
+    }
+
     /// The watch itself; `None` if the program ended before the first look.
     pub(in crate::command) fn watch(&self) -> Option<&Watch> {
         self.live.as_ref().map(LiveWatch::watch)
@@ -51,11 +84,39 @@ impl WatchOutcome<'_> {
 /// A program under watch.
 pub(super) struct RunningTrace<'a, 'p> {
     live: LiveWatch<'p>,
-    traced: &'a mut TracedCommand,
-    requests: &'a mut SignalRequests,
+    program: TracedPrograms<'a>,
     names: FdNames,
     /// A request to end.
     request: Option<Request>,
+}
+
+/// What is traced.
+pub(super) enum TracedPrograms<'a> {
+    /// A program that fdguard started, which shares the terminal's signals.
+    Launched(&'a mut TracedCommand, &'a mut SignalRequests),
+    /// Programs that were already running: a signal to fdguard ends the trace.
+    Attached(&'a mut AttachedTrace),
+}
+
+impl TracedPrograms<'_> {
+    fn session(&mut self) -> &mut TraceSession {
+        match self {
+            Self::Launched(traced, _) => &mut traced.session,
+            Self::Attached(attached) => &mut attached.session,
+        }
+    }
+
+    /// Whether the watch saw their end.
+    fn are_gone(&self, watch: &Watch) -> bool {
+        let is_gone = |pid: u32| {
+            let mut subjects = watch.subjects();
+            subjects.any(|one| one.process.pid == pid && one.gone.is_some())
+        };
+        match self {
+            Self::Launched(traced, _) => is_gone(traced.pid()),
+            Self::Attached(attached) => attached.pids().iter().all(|pid| is_gone(*pid)),
+        }
+    }
 }
 
 /// Receives what happens in a run.
@@ -81,27 +142,12 @@ pub(super) fn watch<'p>(
         length,
         on_signal: OnSignal::Tell(requests.signals()),
     };
-    let mut watched = WatchOutcome {
-        began: Timestamp::now(),
-        live: None,
-        names: FdNames::default(),
-        was_ended: false,
-        status: None,
-    };
+    let mut watched = WatchOutcome::begin();
     let mut request = None;
     // `None` if it ended before the first look: its tables are all there is.
     if let Some(live) = start_watch(probe, &plan, traced)? {
-        let mut running = RunningTrace {
-            live,
-            traced: &mut *traced,
-            requests: &mut *requests,
-            names: FdNames::default(),
-            request: None,
-        };
-        observer.observe(&mut running)?;
-        request = running.request;
-        watched.names = running.names;
-        watched.live = Some(running.live);
+        let program = TracedPrograms::Launched(&mut *traced, &mut *requests);
+        request = watched.observe(live, program, observer)?;
     }
     let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
     watched.was_ended = ended == Some(WatchEnd::TimeUp);
@@ -115,6 +161,46 @@ pub(super) fn watch<'p>(
         _ => wait(traced, requests, is_asked)?,
     };
     requests.obey();
+    Ok(watched)
+}
+
+/// Watches programs that fdguard attached to until they end, the time is up, or the user stops it.
+pub(super) fn watch_attached<'p>(
+    (every, length): (Duration, Option<Duration>),
+    probe: &'p Probe,
+    (attached, signals): (&mut AttachedTrace, Arc<Signals>),
+    observer: &mut dyn TraceObserver,
+) -> anyhow::Result<WatchOutcome<'p>> {
+    let plan = WatchPlan {
+        pids: attached.pids().to_vec(),
+        name: None,
+        tree: true,
+        every,
+        jitter: Duration::ZERO,
+        length,
+        on_signal: OnSignal::Tell(signals),
+    };
+    let mut watched = WatchOutcome::begin();
+    let living = |plan: WatchPlan| match LiveWatch::start(probe, plan.clone()) {
+        // One of several may have ended meanwhile.
+        Err(Error::Probe(_)) if plan.pids.len() > 1 => {
+            let pids = plan.pids.iter().copied();
+            let pids = pids
+                .filter(|pid| fdguard_proc::process::name(*pid).is_some())
+                .collect();
+            LiveWatch::start(probe, WatchPlan { pids, ..plan })
+        }
+        result => result,
+    };
+    match living(plan) {
+        Ok(live) => {
+            let program = TracedPrograms::Attached(&mut *attached);
+            watched.observe(live, program, observer)?;
+        }
+        // Its tables are all there is.
+        Err(Error::Probe(_)) if attached.has_ended() => {}
+        Err(error) => return Err(error.into()),
+    }
     Ok(watched)
 }
 
@@ -145,38 +231,24 @@ impl<'p> RunningTrace<'_, 'p> {
         if progress == WatchProgress::Waiting {
             return Ok((progress, Vec::new()));
         }
-        let own = self.traced.pid();
-        let mut subjects = self.live.watch().subjects();
-        let is_gone = subjects.any(|one| one.process.pid == own && one.gone.is_some());
-        drop(subjects);
+        let is_gone = self.program.are_gone(self.live.watch());
         if !is_gone {
             self.names.note_sample(self.live.watch(), monotonic());
-            self.traced.session.poll()?;
+            let session = self.program.session();
+            session.poll()?;
             let subjects = self.live.watch().subjects();
             let living = subjects.filter(|one| one.gone.is_none());
-            let pids = living.map(|one| one.process.pid);
-            self.traced.session.examine(pids);
+            session.examine(living.map(|one| one.process.pid));
         }
         // What the program does after it was asked to end does not count.
-        let request = self.requests.next_request();
+        let request = self.next_request();
         self.request = request.or(self.request);
         if is_gone {
             self.live.stop(WatchEnd::ProcessEnded)?;
-        } else if request == Some(Request::Interrupt) {
-            // The terminal has already signalled the program.
-            self.traced.session.end_begins();
-            let until = Instant::now() + GRACE;
-            match self.requests.wait(self.traced, until)? {
-                WaitOutcome::Ended(_) => self.live.stop(WatchEnd::Interrupted)?,
-                WaitOutcome::Requested(_) => {
-                    self.request = Some(Request::Leave);
-                    self.live.stop(WatchEnd::Interrupted)?;
-                }
-                WaitOutcome::Time => self.traced.session.end_is_off(),
-            }
-        } else if request.is_some() {
-            self.traced.session.end_begins();
-            self.live.stop(WatchEnd::Interrupted)?;
+        } else if let Some(request) = request {
+            self.obey(request)?;
+        } else if progress == WatchProgress::Signalled && self.is_attached() {
+            self.stop()?;
         }
         let is_over = self.live.watch().ended().is_some();
         let progress = if is_over {
@@ -187,6 +259,43 @@ impl<'p> RunningTrace<'_, 'p> {
         Ok((progress, self.live.take_entries()))
     }
 
+    fn next_request(&mut self) -> Option<Request> {
+        match &mut self.program {
+            TracedPrograms::Launched(_, requests) => requests.next_request(),
+            TracedPrograms::Attached(_) => None,
+        }
+    }
+
+    fn obey(&mut self, request: Request) -> anyhow::Result<()> {
+        let TracedPrograms::Launched(traced, requests) = &mut self.program else {
+            return Ok(());
+        };
+        traced.session.end_begins();
+        if request != Request::Interrupt {
+            return Ok(self.live.stop(WatchEnd::Interrupted)?);
+        }
+        // The terminal has already signalled the program.
+        match requests.wait(traced, Instant::now() + GRACE)? {
+            WaitOutcome::Ended(_) => self.live.stop(WatchEnd::Interrupted)?,
+            WaitOutcome::Requested(_) => {
+                self.request = Some(Request::Leave);
+                self.live.stop(WatchEnd::Interrupted)?;
+            }
+            WaitOutcome::Time => traced.session.end_is_off(),
+        }
+        Ok(())
+    }
+
+    /// Whether the program was already running.
+    pub(super) fn is_attached(&self) -> bool {
+        matches!(self.program, TracedPrograms::Attached(_))
+    }
+
+    /// The user does not want to see more.
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+        Ok(self.live.stop(WatchEnd::Interrupted)?)
+    }
+
     /// What was seen so far.
     pub(super) fn live(&self) -> &LiveWatch<'p> {
         &self.live
@@ -194,7 +303,7 @@ impl<'p> RunningTrace<'_, 'p> {
 
     /// What the tracer has found so far, as far as it is wanted.
     pub(super) fn state(&mut self, wanted: StateParts) -> TraceState {
-        self.traced.session.state(wanted)
+        self.program.session().state(wanted)
     }
 
     /// The same, joined with what was seen from outside.

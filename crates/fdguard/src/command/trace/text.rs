@@ -8,13 +8,14 @@ use fdguard_core::blame::own_frames;
 use fdguard_core::dependency_path::through;
 use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
 use fdguard_core::finding::Finding;
+use fdguard_core::opened_before::OpenedBefore;
 use fdguard_core::origin::Frame;
 use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::Site;
 
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
-use crate::report::table::class_name;
+use crate::report::table::{class_name, counted};
 use crate::report::trace::answer::{self, DisplayOptions};
 use crate::report::trace::{hazard, name};
 use crate::terminal::{sanitize, sanitize_str};
@@ -24,6 +25,8 @@ const MOST_SITES: usize = 20;
 const MOST_FRAMES: usize = hazard::MOST_FRAMES;
 /// How many hazards are shown; all of them are in the JSON.
 const MOST_HAZARDS: usize = 20;
+/// How many kinds of descriptors from before the attach are shown.
+const MOST_GROUPS: usize = 10;
 
 pub(super) fn write(
     out: &mut dyn Write,
@@ -52,7 +55,49 @@ pub(super) fn write(
     for process in &report.processes {
         write_process(out, found, process)?;
     }
+    write_before(
+        out,
+        found.opened_before_attach.as_deref().unwrap_or_default(),
+    )
+}
+
+/// What was open before the attach has no line; the lines that opened the same since are named.
+fn write_before(out: &mut dyn Write, groups: &[OpenedBefore]) -> anyhow::Result<()> {
+    for of_process in groups.chunk_by(|a, b| a.pid == b.pid) {
+        let Some(first) = of_process.first() else {
+            continue;
+        };
+        let count: u64 = of_process.iter().map(|one| one.count).sum();
+        writeln!(
+            out,
+            "{HEADING}opened before the attach{HEADING:#} in {} (pid {}): {}, at least {} old",
+            sanitize(&first.comm),
+            first.pid,
+            counted(count, "descriptor"),
+            diagnosis::duration(first.age_at_least_seconds),
+        )?;
+        for one in of_process.iter().take(MOST_GROUPS) {
+            let (class, target) = (class_name(&one.class), sanitize(&one.target));
+            writeln!(out, "  {} × {class} {target}{}", one.count, since(one))?;
+        }
+        let more = of_process.len().saturating_sub(MOST_GROUPS);
+        if more > 0 {
+            writeln!(out, "  {DIM}and {more} more kinds{DIM:#}")?;
+        }
+    }
     Ok(())
+}
+
+/// `; store.py:17 save has opened 12 more since, 8 are open`.
+fn since(one: &OpenedBefore) -> String {
+    let lines = one.opened_since.iter().map(|site| {
+        let line = name::culprit(&site.culprit);
+        format!(
+            "; {HEADING}{line}{HEADING:#} has opened {} more since, {} open",
+            site.opened, site.live
+        )
+    });
+    lines.collect()
 }
 
 /// Prints the launched process and those with findings one by one; the others with the same name

@@ -35,12 +35,18 @@ pub(super) fn check_free() -> anyhow::Result<()> {
     Err(HintedError::usage(message, hint).into())
 }
 
+/// The view of a program that fdguard did not start uses fdguard's own terminal.
+pub(super) fn check_own() -> anyhow::Result<()> {
+    if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    let message = "the live view needs a terminal";
+    Err(HintedError::usage(message, "leave out --live to print a report").into())
+}
+
 /// Shows a running trace until the user leaves or the program ends.
 pub(super) fn show(live: &mut LiveWatch<'_>, session: &mut TraceSession) -> anyhow::Result<()> {
-    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
-        let message = "the live view needs a terminal";
-        return Err(HintedError::usage(message, "leave out --live to print a report").into());
-    }
+    check_own()?;
     session.poll()?;
     let mut source = ObservedView {
         live,
@@ -71,6 +77,11 @@ impl TraceObserver for Viewer {
             running,
             shown: SiteRows::default(),
         };
+        if source.running.is_attached() {
+            let coloured = is_coloured(&std::io::stdout());
+            let is_over = run(&mut source, DrawTarget::Stdout, coloured)? == ViewEnd::Ended;
+            return if is_over { Ok(()) } else { running.stop() };
+        }
         let is_coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         match run(&mut source, DrawTarget::Terminal, is_coloured)? {
             ViewEnd::Ended => return Ok(()),

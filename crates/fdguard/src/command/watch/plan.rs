@@ -22,7 +22,17 @@ const SPREAD_FROM: Duration = Duration::from_secs(60);
 
 pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::Result<WatchPlan> {
     let (pids, name, tree) = match args.select.selection() {
-        Some(Selection::Some { pids, name, tree }) => (pids, name, tree),
+        Some(Selection::Some {
+            mut pids,
+            name,
+            container,
+            unit,
+            tree,
+        }) => {
+            let grouped = pick::group(probe, container.as_deref(), unit.as_deref())?;
+            pids.extend(grouped);
+            (pids, name, tree)
+        }
         Some(Selection::All) => {
             let hint = "use `fdguard top` to watch every process on the host";
             return Err(HintedError::usage("watch does not support --all", hint).into());
@@ -38,6 +48,8 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
         let named = Selection::Some {
             pids: Vec::new(),
             name: name.clone(),
+            container: None,
+            unit: None,
             tree: false,
         };
         pick::pick(probe, &named)?;

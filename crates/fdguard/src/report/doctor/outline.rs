@@ -3,6 +3,8 @@
 mod around;
 mod fold;
 mod one;
+#[cfg(feature = "trace")]
+mod traced;
 
 use fdguard_core::evidence::Evidence;
 use fdguard_core::finding::Finding;
@@ -28,6 +30,8 @@ pub fn outline(evidence: &Evidence) -> Document {
     let patients: Vec<_> = evidence.patients().collect();
     let groups = fold::groups(evidence);
     let mut sections: Vec<Section> = found(&diagnosis.findings, many).into_iter().collect();
+    #[cfg(feature = "trace")]
+    sections.extend(traced::sections(diagnosis));
     sections.extend(one::lints(evidence, "problems", true));
     // Draw one of each group of similar processes.
     for group in groups.iter().take(MOST_PLOTS) {

@@ -25,7 +25,7 @@ use jiff::Timestamp;
 
 use self::plan::Drill;
 pub(super) use self::plan::Plan;
-use self::server::{LaunchedServer, Server};
+use self::server::{LaunchedServer, RunningServer, Server};
 use crate::cli::CheckArgs;
 use crate::command::trace::SIGNALLED;
 use crate::exit::HintedError;
@@ -81,7 +81,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
     let probe = Probe::new()?;
     let stop = Stop::listen()?;
     let progress = ProgressLine::on_stderr();
-    let mut server = start(args, plan, &progress)?;
+    let mut server = start(args, plan, &probe, &progress)?;
     let mut bench = Bench {
         args,
         plan,
@@ -121,12 +121,19 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             Err(_) => WatchEnd::Interrupted,
         },
         state: state.as_ref(),
+        unattached: match &server {
+            Server::Attached(one) => one.refused.clone(),
+            Server::Launched(_) => None,
+        },
         budgets: &plan.budgets,
         remains,
         piles,
         exercises,
     };
     let mut evidence = exercised.evidence(&survey)?;
+    if let Server::Attached(one) = &server {
+        one.leave();
+    }
     progress.show(|| "stopping the server".to_owned());
     if let Some(launched) = server.launched() {
         launched.end()?;
@@ -137,9 +144,16 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
 }
 
 /// The named server, or a new one.
-fn start(args: &CheckArgs, plan: &Plan, progress: &ProgressLine) -> anyhow::Result<Server> {
+fn start(
+    args: &CheckArgs,
+    plan: &Plan,
+    probe: &Probe,
+    progress: &ProgressLine,
+) -> anyhow::Result<Server> {
     if let Some(pid) = args.exercise.pid {
-        return Ok(Server::Attached(pid));
+        return Ok(Server::Attached(Box::new(RunningServer::attach(
+            probe, pid,
+        ))));
     }
     let launched = LaunchedServer::start(&plan.command, plan.limit, plan.ready.as_ref(), progress)?;
     Ok(Server::Launched(Box::new(launched)))
@@ -259,10 +273,10 @@ impl Bench<'_> {
 
     /// The lines that leave a child in each cycle.
     fn child_piles(&self, server: &mut Server, drill: &Drill) -> Vec<ChildPile> {
-        let Server::Launched(launched) = server else {
+        let Some(session) = server.session() else {
             return Vec::new();
         };
-        let lines = launched.traced.session.child_lines();
+        let lines = session.child_lines();
         piles_per_cycle(lines, &self.begins, u64::from(drill.concurrency))
     }
 

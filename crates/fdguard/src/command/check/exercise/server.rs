@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use fdguard_core::Pid;
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::process::LeftoverProcess;
-use fdguard_trace::{Options, StateParts, TraceState, TracedCommand};
+use fdguard_core::{Gap, Pid};
+use fdguard_probe::Probe;
+use fdguard_trace::{AttachedTrace, Options, StateParts, TraceSession, TraceState, TracedCommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 
@@ -17,6 +18,7 @@ use super::super::start;
 use super::super::whole::limited;
 use super::tee::Tee;
 use crate::cli::{LeaveArgs, ReadyArg};
+use crate::command::trace::attach;
 use crate::progress::ProgressLine;
 
 /// How long a server may take to end after a request to stop.
@@ -28,7 +30,45 @@ pub(super) enum Server {
     /// Started by this check.
     Launched(Box<LaunchedServer>),
     /// Already running.
-    Attached(Pid),
+    Attached(Box<RunningServer>),
+}
+
+/// A server that was already running; dropping it detaches from it.
+#[derive(Debug)]
+pub(super) struct RunningServer {
+    pid: Pid,
+    /// The trace of its processes; `None` if it refused.
+    traced: Option<AttachedTrace>,
+    /// Why its lines are unknown, then.
+    pub(super) refused: Option<Gap>,
+}
+
+impl RunningServer {
+    /// Attaches to a server and its children, if they allow it.
+    pub(super) fn attach(probe: &Probe, pid: Pid) -> Self {
+        let tree = probe.tree(pid).unwrap_or_else(|_| vec![pid]);
+        let options = Options {
+            keep_ended: true,
+            ..Options::default()
+        };
+        match attach::attach_to(&tree, &options) {
+            Ok(traced) => Self {
+                pid,
+                traced: Some(traced),
+                refused: None,
+            },
+            Err(error) => Self {
+                pid,
+                traced: None,
+                refused: Some(attach::error_gap(&error)),
+            },
+        }
+    }
+
+    /// Detaches: the server has been seen enough.
+    pub(super) fn leave(&self) {
+        self.traced.iter().for_each(attach::leave);
+    }
 }
 
 /// A server started by this check; dropping it ends the server.
@@ -45,21 +85,28 @@ impl Server {
     pub(super) fn pid(&self) -> Pid {
         match self {
             Self::Launched(one) => one.traced.pid(),
-            Self::Attached(pid) => *pid,
+            Self::Attached(one) => one.pid,
         }
     }
 
     /// What its processes hold, by line, and its hazards; `None` if it is not traced.
     pub(super) fn state(&mut self) -> anyhow::Result<Option<TraceState>> {
-        let Some(launched) = self.launched() else {
+        let Some(session) = self.session() else {
             return Ok(None);
         };
-        let session = &mut launched.traced.session;
         session.poll()?;
         Ok(Some(session.state(StateParts {
             hazards: true,
             ..StateParts::OPEN
         })))
+    }
+
+    /// Its trace; `None` if it could not be attached to.
+    pub(super) fn session(&mut self) -> Option<&mut TraceSession> {
+        match self {
+            Self::Launched(one) => Some(&mut one.traced.session),
+            Self::Attached(one) => one.traced.as_mut().map(|traced| &mut traced.session),
+        }
     }
 
     pub(super) fn launched(&mut self) -> Option<&mut LaunchedServer> {

@@ -1,0 +1,122 @@
+//! A trace of processes that were already running.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Error;
+use crate::inject::{AttachFailure, InjectSource, comm};
+use crate::launch::Options;
+use crate::observed_trace::is_alive;
+use crate::session::TraceSession;
+
+/// A trace of attached processes. Dropping it detaches from them, and they go on.
+#[derive(Debug)]
+pub struct AttachedTrace {
+    /// What they record.
+    pub session: TraceSession,
+    source: Arc<InjectSource>,
+    pids: Vec<u32>,
+    refused: Vec<AttachRefusal>,
+}
+
+/// A process that could not be attached to, and goes on undisturbed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachRefusal {
+    /// The process.
+    pub pid: u32,
+    /// Its command name; empty if it is gone.
+    pub comm: String,
+    /// The reason, and what works instead.
+    pub failure: AttachFailure,
+}
+
+/// What happens to a process, for whoever waits.
+#[derive(Clone, Copy, Debug)]
+pub enum AttachStep<'a> {
+    /// It is about to be stopped for a moment.
+    Begin {
+        /// The process.
+        pid: u32,
+        /// Its command name.
+        comm: &'a str,
+    },
+    /// It records.
+    Done {
+        /// The process.
+        pid: u32,
+        /// Its command name.
+        comm: &'a str,
+        /// How long one of its threads did not do its work.
+        stop: Duration,
+    },
+    /// It was left alone.
+    Refused(&'a AttachRefusal),
+}
+
+impl AttachedTrace {
+    /// Attaches to each process that allows it, and reports each step. One that refuses does not
+    /// stop the others; [`AttachedTrace::pids`] may be empty.
+    pub fn attach(
+        pids: &[u32],
+        options: &Options,
+        on_step: &mut dyn FnMut(AttachStep<'_>),
+    ) -> Result<Self, Error> {
+        let source = Arc::new(InjectSource::default());
+        // The first records are read while the others are attached to.
+        let mut session = TraceSession::start_shared(Arc::<InjectSource>::clone(&source), options)?;
+        let (mut attached, mut refused) = (Vec::new(), Vec::new());
+        for pid in pids.iter().copied() {
+            let comm = comm(pid);
+            on_step(AttachStep::Begin { pid, comm: &comm });
+            match source.attach(pid, options.protect.as_ref()) {
+                Ok(stop) => {
+                    session.add_root(pid);
+                    attached.push(pid);
+                    let comm = &comm;
+                    on_step(AttachStep::Done { pid, comm, stop });
+                }
+                Err(failure) => {
+                    let refusal = AttachRefusal { pid, comm, failure };
+                    on_step(AttachStep::Refused(&refusal));
+                    refused.push(refusal);
+                }
+            }
+        }
+        Ok(Self {
+            session,
+            source,
+            pids: attached,
+            refused,
+        })
+    }
+
+    /// The attached processes, in the given order.
+    #[must_use]
+    pub fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    /// The processes that refused.
+    #[must_use]
+    pub fn refused(&self) -> &[AttachRefusal] {
+        &self.refused
+    }
+
+    /// Whether all attached processes have ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        !self.pids.iter().any(|pid| is_alive(*pid))
+    }
+
+    /// Ends the recording. What was recorded can still be read. Returns the processes that still
+    /// have the library, which does nothing any more.
+    pub fn detach(&self) -> Vec<AttachRefusal> {
+        let failures = self.source.detach().into_iter();
+        let refusal = |(pid, failure)| AttachRefusal {
+            pid,
+            comm: comm(pid),
+            failure,
+        };
+        failures.map(refusal).collect()
+    }
+}

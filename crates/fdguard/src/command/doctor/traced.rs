@@ -1,0 +1,118 @@
+//! `doctor --trace`: attaches to the processes while they are watched, so that the report has the
+//! lines.
+
+use std::cell::RefCell;
+
+use fdguard_core::evidence::Evidence;
+use fdguard_core::rule::RuleSettings;
+use fdguard_core::watch::Watch;
+use fdguard_core::{Gap, Pid};
+use fdguard_diagnose::doctor::DoctorStep;
+use fdguard_diagnose::trace::{FdNames, LaunchedProgram, LaunchedTrace, TraceReport};
+use fdguard_trace::{AttachedTrace, Options, SiteDetail, monotonic};
+use jiff::Timestamp;
+
+use crate::cli::DoctorArgs;
+use crate::command::trace::attach;
+
+/// The trace beside a doctor's watch.
+#[derive(Debug)]
+pub(super) enum DoctorTrace {
+    /// None was requested.
+    Absent,
+    /// No process allowed it: the doctor goes on without lines, for this reason.
+    Refused(Gap),
+    /// It runs.
+    Running(RefCell<BesideWatch>),
+}
+
+/// A trace, and what the watch saw meanwhile.
+#[derive(Debug)]
+pub(super) struct BesideWatch {
+    attached: AttachedTrace,
+    names: FdNames,
+    began: Timestamp,
+}
+
+impl DoctorTrace {
+    /// Attaches to these processes, if that was requested.
+    pub(super) fn start(args: &DoctorArgs, pids: &[Pid]) -> Self {
+        if args.trace.is_none() {
+            return Self::Absent;
+        }
+        match attach::attach_to(pids, &Options::default()) {
+            Ok(attached) => Self::Running(RefCell::new(BesideWatch {
+                attached,
+                names: FdNames::default(),
+                began: Timestamp::now(),
+            })),
+            Err(error) => Self::Refused(attach::error_gap(&error)),
+        }
+    }
+
+    /// The doctor has taken a step.
+    pub(super) fn note(&self, step: DoctorStep<'_>) {
+        if let (DoctorStep::Watch(watch), Self::Running(trace)) = (step, self) {
+            trace.borrow_mut().note(watch);
+        }
+    }
+
+    /// Detaches, and adds what was recorded to the evidence.
+    pub(super) fn finish(
+        self,
+        evidence: &mut Evidence,
+        settings: &RuleSettings,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Absent => {}
+            Self::Refused(gap) => evidence.gaps.push(gap),
+            Self::Running(trace) => {
+                let diagnosis = trace.into_inner().report(evidence, settings)?.diagnosis;
+                let known = evidence.gaps.clone();
+                let is_new = |gap: &&Gap| !known.contains(gap);
+                evidence
+                    .gaps
+                    .extend(diagnosis.gaps.iter().filter(is_new).cloned());
+                evidence.diagnosis = diagnosis;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BesideWatch {
+    fn note(&mut self, watch: &Watch) {
+        self.names.note_sample(watch, monotonic());
+        // If records cannot be read now, the next look or the end reads them.
+        drop(self.attached.session.poll());
+    }
+
+    fn report(
+        mut self,
+        evidence: &Evidence,
+        settings: &RuleSettings,
+    ) -> anyhow::Result<TraceReport> {
+        let has_ended = self.attached.has_ended();
+        attach::leave(&self.attached);
+        let session = &mut self.attached.session;
+        let state = session.finish(SiteDetail::Every, has_ended)?;
+        let mut watch = Watch::new(evidence.material.header.clone());
+        for entry in &evidence.material.entries {
+            watch.record(entry);
+        }
+        let traced = LaunchedTrace {
+            state: &state,
+            watch: Some(&watch),
+            names: &self.names,
+            settings,
+        };
+        let mut report = traced.report(&LaunchedProgram {
+            pid: evidence.diagnosis.process.pid,
+            command: &[],
+            began: self.began,
+        });
+        let refused = self.attached.refused().iter().map(attach::refusal_gap);
+        report.diagnosis.gaps.extend(refused);
+        Ok(report)
+    }
+}

@@ -1,0 +1,198 @@
+//! `fdguard trace PID`: attaches to programs that are already running.
+
+use std::time::Duration;
+
+use fdguard_core::Gap;
+use fdguard_probe::Probe;
+use fdguard_process::signals::Signals;
+use fdguard_trace::{AttachRefusal, AttachStep, AttachedTrace, ObservedTrace, Options};
+
+use super::notes::Notes;
+use super::run_loop::{self, TraceObserver, notify};
+use super::view::{self, Viewer};
+use super::{Finished, Follower, NoObserver, Outputs, Owner, detail, has_findings, open, report};
+use crate::cli::{Selection, TraceArgs};
+use crate::command::{pick, settings};
+use crate::exit::{self, HintedError};
+use crate::terminal::sanitize_str;
+
+pub(super) fn run(args: &TraceArgs, selection: &Selection) -> anyhow::Result<u8> {
+    if *selection == Selection::All {
+        let hint = "run fdguard top to find the process that grows, then fdguard trace PID";
+        return Err(HintedError::usage("trace does not support --all", hint).into());
+    }
+    let probe = Probe::new()?;
+    let pids = pick::pick(&probe, selection)?;
+    // A program that is already traced is read, not entered a second time.
+    if let [pid] = pids[..]
+        && !args.follow
+        && ObservedTrace::find(pid).is_ok()
+    {
+        return report::run(args, pid);
+    }
+    attach(args, &probe, &pids)
+}
+
+fn attach(args: &TraceArgs, probe: &Probe, pids: &[u32]) -> anyhow::Result<u8> {
+    let settings = settings::settings(&args.settings)?;
+    if args.live {
+        view::check_own()?;
+    }
+    let outputs = Outputs::open(args)?;
+    let mut follower = match args.follow {
+        true => Some(Follower::new(args, &settings)?),
+        false => None,
+    };
+    let stream = match &follower {
+        Some(follower) if !args.json => follower.stream()?,
+        _ => open(args)?,
+    };
+    // From here on a signal ends the trace and not fdguard, which would not detach.
+    let signals = Signals::listen_for_end()?;
+    let mut attached = enter(pids, args)?;
+    let mut notes = Notes::new(&settings, args.length);
+    let observer: &mut dyn TraceObserver = match &mut follower {
+        Some(follower) => follower,
+        None if args.live => &mut Viewer,
+        None => match &mut notes {
+            Some(notes) => notes,
+            None => &mut NoObserver,
+        },
+    };
+    let pace = (args.every, args.length);
+    let traced = (&mut attached, signals);
+    let watched = run_loop::watch_attached(pace, probe, traced, observer)?;
+    // The programs do not wait until their lines are looked up.
+    let has_ended = attached.has_ended();
+    leave(&attached);
+    let state = attached.session.finish(detail(args), has_ended)?;
+    let root = attached.pids().first().copied().unwrap_or_default();
+    let mut report = report(&state, &watched, (root, &[]), &settings);
+    let gaps = attached.refused().iter().map(refusal_gap);
+    report.diagnosis.gaps.extend(gaps);
+    let finished = Finished {
+        report,
+        piles: &state.piles,
+        follower,
+        outputs,
+        stream,
+    };
+    let found = finished.write(args, &settings, Owner::Fdguard)?;
+    Ok(if has_findings(&found) {
+        args.error_exitcode
+    } else if attached.refused().is_empty() {
+        exit::CLEAN
+    } else {
+        exit::COULD_NOT_LOOK
+    })
+}
+
+/// Attaches, and reports each step. If no process can be attached to, that is an error.
+fn enter(pids: &[u32], args: &TraceArgs) -> anyhow::Result<AttachedTrace> {
+    let options = Options {
+        protect: args.protect.protection(),
+        ..Options::default()
+    };
+    attach_to(pids, &options)
+}
+
+/// The same for other commands.
+pub(in crate::command) fn attach_to(
+    pids: &[u32],
+    options: &Options,
+) -> anyhow::Result<AttachedTrace> {
+    let is_one = pids.len() == 1;
+    let mut on_step = |step: AttachStep<'_>| match step {
+        AttachStep::Begin { pid, comm } => notify(&format!(
+            "attaching to {}: it stops for a few milliseconds",
+            name(pid, comm)
+        )),
+        AttachStep::Done { pid, comm, stop } => notify(&format!(
+            "attached to {}: stopped {}",
+            name(pid, comm),
+            milliseconds(stop)
+        )),
+        // The error says it.
+        AttachStep::Refused(_) if is_one => {}
+        AttachStep::Refused(one) => {
+            notify(&format!("{}\n  {}", refusal(one), one.failure.way));
+        }
+    };
+    let attached = AttachedTrace::attach(pids, options, &mut on_step)?;
+    if attached.pids().is_empty() {
+        return Err(match attached.refused() {
+            [one] => HintedError::look(refusal(one), &one.failure.way).into(),
+            all => HintedError::look(
+                format!("cannot attach to any of {} processes", all.len()),
+                "see the reasons above",
+            )
+            .into(),
+        });
+    }
+    Ok(attached)
+}
+
+/// Detaches, and reports what remains.
+pub(in crate::command) fn leave(attached: &AttachedTrace) {
+    for one in attached.detach() {
+        notify(&format!(
+            "cannot detach from {}: {}; the library stays in it and does nothing",
+            name(one.pid, &one.comm),
+            one.failure.reason
+        ));
+    }
+}
+
+/// `cannot attach to 1234 (nginx): it is statically linked`.
+pub(in crate::command) fn refusal(one: &AttachRefusal) -> String {
+    let name = name(one.pid, &one.comm);
+    format!("cannot attach to {name}: {}", one.failure.reason)
+}
+
+/// The same in a report about the others.
+pub(in crate::command) fn refusal_gap(one: &AttachRefusal) -> Gap {
+    Gap::new(
+        format!(
+            "the lines that opened descriptors of {}",
+            name(one.pid, &one.comm)
+        ),
+        &*one.failure.reason,
+        &*one.failure.way,
+    )
+}
+
+/// The same for an attach that failed altogether.
+pub(in crate::command) fn error_gap(error: &anyhow::Error) -> Gap {
+    let hinted = error.downcast_ref::<HintedError>();
+    let way = hinted.map_or("start it with fdguard trace -- COMMAND", |hinted| {
+        &hinted.hint
+    });
+    Gap::new("the lines that opened descriptors", error.to_string(), way)
+}
+
+fn name(pid: u32, comm: &str) -> String {
+    match comm.is_empty() {
+        true => pid.to_string(),
+        false => format!("{pid} ({})", sanitize_str(comm)),
+    }
+}
+
+/// `1.8 ms`.
+fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{milliseconds, name};
+
+    #[test]
+    fn a_stop_is_told_in_milliseconds_and_a_name_forges_nothing() {
+        assert_eq!(milliseconds(Duration::from_micros(1840)), "1.8 ms");
+        assert_eq!(milliseconds(Duration::from_millis(120)), "120.0 ms");
+        assert_eq!(name(7, ""), "7");
+        assert_eq!(name(7, "a\u{1b}[2J"), "7 (a\\u{1b}[2J)");
+    }
+}
