@@ -11,9 +11,10 @@ use crate::protection::Protection;
 use crate::ring::Ring;
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
-use crate::trace_dir::TraceDir;
+use crate::trace_dir::{LIBRARY_NAME, TraceDir};
 use crate::{BlindReason, Error, TracedProgram};
 use fdguard_core::TraceKey;
+use fdguard_proc::stat::ProcStat;
 
 /// How the name of a process's file ends.
 const SUFFIX: &str = ".fdguard";
@@ -156,14 +157,18 @@ impl TraceSource for PreloadSource {
 
     /// The file of a program that was replaced is no longer mapped.
     fn is_outlived(&self, key: TraceKey) -> bool {
-        let Ok(file) = self.file(key) else {
+        let Some(dir) = self.path().and_then(Path::file_name) else {
             return false;
         };
-        let name = file.file_name().unwrap_or_default().as_bytes();
+        // A newer table of this process counts too: it is in none of the tables read so far.
+        let tables = [dir.as_bytes(), format!("/{}-", key.pid).as_bytes()].concat();
         let is_absent = || {
             let maps = std::fs::read(format!("/proc/{}/maps", key.pid)).unwrap_or_default();
-            // An ended process has no maps, and if the maps cannot be read, the table is trusted.
-            !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
+            match program_after(&maps, &tables) {
+                Successor::None => false,
+                Successor::Loading => is_sleeping(key.pid),
+                Successor::Other => true,
+            }
         };
         // A process that ends during the read yields a part; the second read yields nothing.
         is_absent() && is_absent()
@@ -191,6 +196,37 @@ impl Drop for PreloadSource {
             drop(dir.keep());
         }
     }
+}
+
+/// What a process runs instead of the program with a known table.
+#[derive(Debug, PartialEq, Eq)]
+enum Successor {
+    /// It has ended, or records still or again.
+    None,
+    /// One whose libraries are being loaded: ours may be among them, or did not begin to record.
+    Loading,
+    /// One without our library.
+    Other,
+}
+
+/// By what is mapped: `tables` is how the paths of the process's tables begin.
+fn program_after(maps: &[u8], tables: &[u8]) -> Successor {
+    let is_mapped = |name: &[u8]| maps.windows(name.len()).any(|part| part == name);
+    // An ended process has no maps, and if the maps cannot be read, the table is trusted.
+    if maps.is_empty() || is_mapped(tables) {
+        return Successor::None;
+    }
+    let has_libc = is_mapped(b"/libc.so") || is_mapped(b"/libc-");
+    if is_mapped(LIBRARY_NAME.as_bytes()) || (is_mapped(b"/ld-linux") && !has_libc) {
+        return Successor::Loading;
+    }
+    Successor::Other
+}
+
+/// The loader never waits, except for the disk, so a process that sleeps runs its program.
+fn is_sleeping(pid: u32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S')
 }
 
 /// `PID-BEGAN.fdguard`.
@@ -245,7 +281,7 @@ mod tests {
 
     use fdguard_core::TraceKey;
 
-    use super::{key_of, node_options};
+    use super::{Successor, key_of, node_options, program_after};
 
     #[test]
     fn only_the_files_of_processes_have_a_key() {
@@ -262,6 +298,28 @@ mod tests {
         ] {
             assert_eq!(key_of(OsStr::new(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_program_whose_libraries_are_being_loaded_may_still_record() {
+        let after = |names: &[&str]| {
+            let line = |name: &&str| format!("7f0000000000-7f0000001000 r--p 0 fd:00 7 {name}\n");
+            let maps: String = names.iter().map(line).collect();
+            program_after(maps.as_bytes(), b"fdguard-trace-a/12-")
+        };
+        let (loader, libc) = ("/lib64/ld-linux-x86-64.so.2", "/lib/libc.so.6");
+        let ours = "/dev/shm/fdguard-trace-a/libfdguard_preload.so";
+        let table = "/dev/shm/fdguard-trace-a/12-345.fdguard";
+        let newer = "/dev/shm/fdguard-trace-a/12-678.fdguard";
+        assert_eq!(after(&[]), Successor::None);
+        assert_eq!(after(&["/bin/a", libc, ours, table]), Successor::None);
+        assert_eq!(after(&["/bin/b", loader]), Successor::Loading);
+        assert_eq!(after(&["/bin/b", loader, ours]), Successor::Loading);
+        assert_eq!(after(&["/bin/b", loader, ours, libc]), Successor::Loading);
+        assert_eq!(after(&["/bin/b", loader, libc]), Successor::Other);
+        assert_eq!(after(&["/bin/b", "/lib/libc-2.31.so"]), Successor::Other);
+        assert_eq!(after(&["/bin/static"]), Successor::Other);
+        assert_eq!(after(&[loader, ours, libc, newer]), Successor::None);
     }
 
     #[test]
