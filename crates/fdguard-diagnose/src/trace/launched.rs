@@ -58,6 +58,12 @@ impl LaunchedTrace<'_> {
         let looked = self.watch.and_then(|watch| watch.diagnosis(self.settings));
         let mut diagnosis = looked.unwrap_or_else(|| unlooked(program, state));
         name_the_command(&mut diagnosis.process, program);
+        if diagnosis.process.pid == root
+            && let Some(latest) = self.latest(root).filter(|one| !one.comm.is_empty())
+        {
+            // The looks may have missed what it became.
+            diagnosis.process.comm = Text::from(latest.comm.as_str());
+        }
         let processes = self.conclude(&mut diagnosis);
         diagnosis.hazards = state.hazards.clone();
         add_coverage(&mut diagnosis, &state.scope, &processes);
