@@ -39,13 +39,16 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         .map(BundleTarget::create)
         .transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
-    // The user's own symptoms may contain names, too.
-    let playbooks = [&settings.playbook, &Playbook::embedded()];
+    let embedded = Playbook::embedded();
     let progress = ProgressLine::on_stderr();
     let plan = DoctorPlan {
         length: args.length,
         every: args.every,
-        playbook: playbooks[usize::from(args.redact)],
+        // The user's own symptoms may contain names, too.
+        playbook: match args.redact {
+            true => &embedded,
+            false => &settings.playbook,
+        },
     };
     let (material, named_all) = match &patient {
         Patient::Living(probe, pids) => {
