@@ -24,7 +24,7 @@ const ERROR_AT: usize = NAMES_AT + 3 * TEXT_SIZE;
 const XSTATE_AT: usize = 4096;
 /// How long the code waits for the tracer when it is done, in cycles: about 20 ms.
 const PATIENCE: u64 = 60_000_000;
-/// All signals except faults: those of our code must reach the tracer, and a blocked one would reset
+/// All signals except faults: those of the code must reach the tracer, and a blocked one resets
 /// the program's handler. ILL, TRAP, BUS, FPE, SEGV, SYS.
 const BLOCKED: u64 = !(1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 30);
 /// Marks the data, so that what a killed tracer left is recognized.

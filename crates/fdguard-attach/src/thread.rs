@@ -11,7 +11,7 @@ use crate::ptrace::{self, Registers, Stop};
 
 /// How long a thread may take to stop. One that takes longer is in the kernel for something else.
 const STOP_LIMIT: Duration = Duration::from_millis(200);
-/// How often a stop is looked for: waiting for it would have no limit. Sleeping leaves the processor
+/// How often a stop is looked for: waiting for it has no limit. Sleeping leaves the processor
 /// to the other thread; yielding would give it to anybody for a whole time slice.
 const PAUSE: Duration = Duration::from_micros(10);
 

@@ -178,7 +178,7 @@ mod tests {
         watch.name_traces(&mut diagnosis);
         let step = &diagnosis.findings[0].next_step;
         assert_eq!(step.matches("Line: ").count(), 1, "{step}");
-        assert_eq!(step.matches("fdguard trace -- ").count(), 1, "{step}");
+        assert_eq!(step.matches("`fdguard trace ").count(), 1, "{step}");
         assert!(!step.contains(" PID"), "{step}");
         let of_process = &diagnosis.processes[0].findings[0].next_step;
         assert_eq!(of_process, step);

@@ -4,13 +4,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fdguard_attach::Target;
 use fdguard_core::{Gap, TraceKey};
+use fdguard_proc::maps::{mappings, unescaped};
 use fdguard_proc::process;
 use fdguard_wire::{ATTACH, AttachAnswer, DETACH, EventKind};
 
@@ -23,8 +25,8 @@ use crate::record_files::RecordFiles;
 use crate::ring::{DrainedEvents, Ring};
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
-use crate::trace_dir;
 use crate::{BlindReason, Error};
+use crate::{stale_dirs, trace_dir};
 
 /// The processes that fdguard has attached to. Dropping it detaches.
 #[derive(Debug, Default)]
@@ -85,8 +87,17 @@ impl InjectSource {
                 }
             };
             let request = request(dir.seen().as_os_str().as_bytes(), protection);
-            let call = target.call(trace_dir::library(), ATTACH, &request);
-            let call = call.map_err(|error| AttachFailure::failed(&error))?;
+            let enter = || {
+                let call = target.call(trace_dir::library(), ATTACH, &request);
+                call.map_err(|error| AttachFailure::failed(&error))
+            };
+            let mut call = enter()?;
+            let is_taken = AttachAnswer::of(call.returned) == Some(AttachAnswer::Taken);
+            if is_taken && !has_tracer(pid) {
+                // The fdguard that attached was killed, and the library has not noticed yet.
+                leave(&target)?;
+                call = enter()?;
+            }
             match AttachAnswer::of(call.returned) {
                 Some(AttachAnswer::Done) => {
                     self.add(AttachedProcess {
@@ -151,6 +162,21 @@ impl InjectSource {
         let found = lock(&self.owners).get(&key).cloned();
         found.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// Whether an fdguard that runs holds the directory in which the process records.
+fn has_tracer(pid: u32) -> bool {
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let dirs = mappings(&maps).filter_map(|mapping| {
+        let path = PathBuf::from(OsString::from_vec(unescaped(mapping.path)));
+        let dir = path.parent()?.to_owned();
+        let name = dir.file_name()?.as_bytes();
+        name.starts_with(stale_dirs::PREFIX.as_bytes())
+            .then_some(dir)
+    });
+    // As the process sees it.
+    let seen = |dir: PathBuf| PathBuf::from(format!("/proc/{pid}/root{}", dir.display()));
+    dirs.map(seen).any(|dir| stale_dirs::is_claimed(&dir))
 }
 
 /// The library ends the recording and restores what it changed.

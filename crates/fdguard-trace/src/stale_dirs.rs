@@ -37,7 +37,7 @@ pub(crate) fn is_claimed(dir: &Path) -> bool {
         let taken = flock(&lock, FlockOperation::NonBlockingLockExclusive);
         Ok(taken?)
     });
-    free.is_err()
+    free.is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
 }
 
 fn open(dir: &Path) -> io::Result<File> {

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fdguard_attach::{Call, Error, Target};
+use fdguard_attach::{Error, RemoteCall, Target};
 
 /// A running `borrowed`.
 pub(crate) struct Borrowed {
@@ -79,7 +79,7 @@ impl Borrowed {
         wait_until_it_waits(self.pid());
     }
 
-    pub(crate) fn call(&self, entry: &std::ffi::CStr) -> Result<Call, Error> {
+    pub(crate) fn call(&self, entry: &std::ffi::CStr) -> Result<RemoteCall, Error> {
         Target::examine(self.pid())?.call(&library(), entry, b"abc")
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fdguard_core::Gap;
 use fdguard_probe::Probe;
+use fdguard_process::signals::Signals;
 use fdguard_trace::{AttachRefusal, AttachStep, AttachedTrace, ObservedTrace, Options};
 
 use super::notes::Notes;
@@ -46,6 +47,8 @@ fn attach(args: &TraceArgs, probe: &Probe, pids: &[u32]) -> anyhow::Result<u8> {
         Some(follower) if !args.json => follower.stream()?,
         _ => open(args)?,
     };
+    // From here on a signal ends the trace and not fdguard, which would not detach.
+    let signals = Signals::listen_for_end()?;
     let mut attached = enter(pids, args)?;
     let mut notes = Notes::new(&settings, args.length);
     let observer: &mut dyn TraceObserver = match &mut follower {
@@ -57,7 +60,8 @@ fn attach(args: &TraceArgs, probe: &Probe, pids: &[u32]) -> anyhow::Result<u8> {
         },
     };
     let pace = (args.every, args.length);
-    let watched = run_loop::watch_attached(pace, probe, &mut attached, observer)?;
+    let traced = (&mut attached, signals);
+    let watched = run_loop::watch_attached(pace, probe, traced, observer)?;
     // The programs do not wait until their lines are looked up.
     let has_ended = attached.has_ended();
     leave(&attached);

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_core::diagnosis::WatchEnd;
@@ -12,6 +13,7 @@ use fdguard_diagnose::Error;
 use fdguard_diagnose::trace::{FdNames, LaunchedTrace};
 use fdguard_diagnose::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 use fdguard_probe::Probe;
+use fdguard_process::signals::Signals;
 use fdguard_trace::{
     AttachedTrace, StateParts, TraceSession, TraceState, TracedCommand, monotonic,
 };
@@ -166,7 +168,7 @@ pub(super) fn watch<'p>(
 pub(super) fn watch_attached<'p>(
     (every, length): (Duration, Option<Duration>),
     probe: &'p Probe,
-    attached: &mut AttachedTrace,
+    (attached, signals): (&mut AttachedTrace, Arc<Signals>),
     observer: &mut dyn TraceObserver,
 ) -> anyhow::Result<WatchOutcome<'p>> {
     let plan = WatchPlan {
@@ -176,7 +178,7 @@ pub(super) fn watch_attached<'p>(
         every,
         jitter: Duration::ZERO,
         length,
-        on_signal: OnSignal::End,
+        on_signal: OnSignal::Tell(signals),
     };
     let mut watched = WatchOutcome::begin();
     let living = |plan: WatchPlan| match LiveWatch::start(probe, plan.clone()) {
@@ -245,6 +247,8 @@ impl<'p> RunningTrace<'_, 'p> {
             self.live.stop(WatchEnd::ProcessEnded)?;
         } else if let Some(request) = request {
             self.obey(request)?;
+        } else if progress == WatchProgress::Signalled && self.is_attached() {
+            self.stop()?;
         }
         let is_over = self.live.watch().ended().is_some();
         let progress = if is_over {
