@@ -220,6 +220,10 @@ impl TraceSource for InjectSource {
         None
     }
 
+    fn is_late(&self) -> bool {
+        true
+    }
+
     fn processes(&self) -> Result<Vec<TraceKey>, Error> {
         let mut owners = HashMap::new();
         for process in self.attached() {
