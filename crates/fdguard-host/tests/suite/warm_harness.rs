@@ -182,8 +182,7 @@ pub(crate) async fn ahead(interpreter: u32) -> [u32; 2] {
 /// Whether both have let go of what they share with the other: the keeper with its exec, the
 /// session before it becomes the leader of its own.
 fn waits(keeper: u32, session: u32) -> bool {
-    let read =
-        |pid: u32, name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let read = |pid: u32, name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let words = read(keeper, "cmdline");
     let stat = read(session, "stat");
     let leader = ProcStat::parse(&stat).and_then(|stat| stat.session);

@@ -90,13 +90,17 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         place.keep(&evidence)?;
     }
     write(args, &evidence)?;
-    Ok(if !evidence.is_complete() || !named_all {
+    Ok(exit_code(&evidence, named_all))
+}
+
+fn exit_code(evidence: &Evidence, named_all: bool) -> u8 {
+    if !evidence.is_complete() || !named_all {
         exit::COULD_NOT_LOOK
     } else if evidence.has_findings() {
         exit::FINDINGS
     } else {
         exit::CLEAN
-    })
+    }
 }
 
 /// Opens all logs, so that a missing one is reported before the watch, not after it.
