@@ -71,7 +71,7 @@ static void help(const char *name) {
         fcntl(fd, F_SETLK, &whole);
     if (is(name, "traced"))
         ptrace(PTRACE_SEIZE, parent, 0, 0);
-    if (write(ends[1], "h", 1) != 1 || read(0, line, sizeof line) < 0)
+    if (write(ends[1], "h", 1) != 1 || read(0, line, sizeof line) <= 0)
         _exit(1);
     shared->go = 1;
     pthread_mutex_lock(&shared->lock);

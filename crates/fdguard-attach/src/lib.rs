@@ -7,12 +7,15 @@
 //!
 //! The way of a call: `candidates` picks a thread by what it waits for, `thread` stops it, `stack`
 //! follows its stack, `judge` decides whether it holds a lock that the loader needs, `injection`
-//! runs the code of `remote` on it, and `restart` says what it continues with.
+//! and `function_call` run the code of `remote` on it, and `restart` says what it continues with.
+//! `entry` makes three stops of it.
 
 mod borrow;
 mod candidates;
+mod entry;
 mod error;
 mod examine;
+mod function_call;
 mod image;
 mod injection;
 mod judge;
@@ -27,6 +30,7 @@ mod remote;
 mod restart;
 mod stack;
 mod step;
+mod stop_times;
 mod target;
 mod thread;
 

@@ -9,8 +9,10 @@ use libc::c_int;
 
 use crate::ptrace::{self, Registers, Stop};
 
-/// How long a thread may take to stop. One that takes longer is in the kernel for something else.
-const STOP_LIMIT: Duration = Duration::from_millis(200);
+/// How long a thread may take to stop. It does its own work until then, or waits for a processor;
+/// one that takes longer is in the kernel for something else. One that is given up is detached when
+/// the tracing thread ends, and some calls return EINTR then.
+const STOP_LIMIT: Duration = Duration::from_secs(3);
 /// How often a stop is looked for: waiting for it has no limit. Sleeping leaves the processor
 /// to the other thread; yielding would give it to anybody for a whole time slice.
 const PAUSE: Duration = Duration::from_micros(10);
