@@ -118,6 +118,7 @@ fn without_root_ones_own_programs_are_attached_to_and_others_are_refused() {
     let said = nobody.run(&["trace", &other.pid.to_string(), "--for", "50ms"]);
     assert_eq!(said.code, 3, "{}", said.stderr);
     assert!(said.stderr.contains("belongs to another user (uid 0)"));
+    assert!(!said.stderr.contains("attaching"), "{}", said.stderr);
     assert!(
         said.stderr.ends_with("hint: run fdguard with sudo\n"),
         "{}",
