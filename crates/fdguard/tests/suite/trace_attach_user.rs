@@ -200,7 +200,7 @@ fn the_live_view_shows_the_line_and_leaves_the_program() {
 }
 
 #[test]
-fn the_page_has_the_line() {
+fn the_page_has_the_line_and_what_was_open_before() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page.html");
     let mut runner = Runner::start();
@@ -211,5 +211,6 @@ fn the_page_has_the_line() {
     let text = std::fs::read_to_string(page).unwrap();
     let line = format!("runner.c:{}", line_of("runner.c", "/* KEEP */"));
     assert!(text.contains(&line), "{text}");
+    assert!(text.contains("opened before the attach"), "{text}");
     end(runner);
 }
