@@ -21,7 +21,7 @@ use crate::module_files::ModuleFiles;
 use crate::observed_trace::{ObservedTrace, is_alive};
 use crate::pid_namespace::PidNames;
 use crate::protection::Protection;
-use crate::record_files::RecordFiles;
+use crate::record_files::{RecordFiles, is_outlived};
 use crate::ring::{DrainedEvents, Ring};
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
@@ -147,7 +147,7 @@ impl InjectSource {
         let recording = |pid: &u32| {
             let records = owners.iter().filter(|(key, _)| key.pid == *pid);
             let mut records = records.map(|(_, owner)| owner);
-            is_alive(*pid) && records.any(|one| !one.process.files().is_outlived(one.key, *pid))
+            is_alive(*pid) && records.any(|one| !is_outlived(one.key, *pid))
         };
         for pid in forked.into_iter().filter(recording) {
             let left = Target::examine(pid).map_err(|refusal| AttachFailure::refused(&refusal));
@@ -201,7 +201,7 @@ impl AttachedProcess {
             .iter()
             .filter(|key| self.pids.outside(key.pid) == Some(self.pid));
         let latest = own.max_by_key(|key| key.began);
-        latest.is_none_or(|key| !self.files().is_outlived(*key, self.pid))
+        latest.is_none_or(|key| !is_outlived(*key, self.pid))
     }
 
     /// The key that fdguard uses for a key in the directory.
@@ -260,7 +260,7 @@ impl TraceSource for InjectSource {
         // A library that was told to leave keeps nothing mapped.
         let is_over = self.is_over.load(Ordering::Acquire);
         let owner = self.owner(key).ok().filter(|_| !is_over);
-        owner.is_some_and(|owner| owner.process.files().is_outlived(owner.key, key.pid))
+        owner.is_some_and(|owner| is_outlived(owner.key, key.pid))
     }
 
     fn unloaded(&self) -> BlindReason {
