@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
 mod archive;
+mod attach_coverage;
 mod attaching;
 mod canary;
 mod ceilings;
@@ -53,6 +54,7 @@ mod json;
 mod leakbench;
 mod mcp_peer;
 mod nobody;
+mod orders;
 mod phases;
 mod profile;
 mod progress;
