@@ -55,12 +55,18 @@ impl Drop for Judge {
     }
 }
 
-/// What a process did, by `strace`: how many descriptors each call gave it. Threads count; children
-/// and their children do not. Nor do files that the loader opens inside of itself.
-fn given(output: &str, pid: u32) -> BTreeMap<String, u64> {
-    let mut others: BTreeSet<&str> = BTreeSet::new();
+/// A finished call.
+struct StraceCall<'a> {
+    thread: &'a str,
+    name: &'a str,
+    arguments: String,
+    result: &'a str,
+}
+
+/// The calls in the output of `strace -f`, in the order of their ends.
+fn calls(output: &str) -> Vec<StraceCall<'_>> {
     let mut begun: BTreeMap<(&str, &str), &str> = BTreeMap::new();
-    let mut given = BTreeMap::new();
+    let mut calls = Vec::new();
     for line in output.lines() {
         let Some((thread, call)) = line.split_once(' ') else {
             continue;
@@ -69,40 +75,48 @@ fn given(output: &str, pid: u32) -> BTreeMap<String, u64> {
         let resumed = call
             .strip_prefix("<... ")
             .and_then(|rest| rest.split_once(" resumed>"));
-        let (name, arguments) = match resumed {
-            Some((name, rest)) => (name, rest),
-            None => call.split_once('(').unwrap_or((call, "")),
-        };
-        if arguments.ends_with("<unfinished ...>") {
-            begun.insert((thread, name), arguments);
-            continue;
-        }
-        let first = resumed
-            .and_then(|_| begun.remove(&(thread, name)))
-            .unwrap_or("");
-        let Some((arguments, result)) = arguments.rsplit_once(" = ") else {
-            continue;
-        };
-        let result = result.split(' ').next().unwrap_or_default();
-        let all = format!("{first}{arguments}");
-        let makes_process = matches!(name, "clone" | "clone3" | "fork" | "vfork");
-        if makes_process && (!all.contains("CLONE_THREAD") || others.contains(thread)) {
-            others.insert(result);
-        }
-        let is_done = result.parse::<i64>().is_ok_and(|number| number >= 0);
-        if is_done && !others.contains(thread) && !is_by_the_loader(&all) {
-            *given.entry(name.to_owned()).or_default() += count(name, &all);
+        let (name, rest) = resumed.unwrap_or_else(|| call.split_once('(').unwrap_or((call, "")));
+        if rest.ends_with("<unfinished ...>") {
+            begun.insert((thread, name), rest);
+        } else if let Some((rest, result)) = rest.rsplit_once(" = ") {
+            let first = resumed.and_then(|_| begun.remove(&(thread, name)));
+            calls.push(StraceCall {
+                thread,
+                name,
+                arguments: format!("{}{rest}", first.unwrap_or_default()),
+                result: result.split(' ').next().unwrap_or_default(),
+            });
         }
     }
-    assert!(!others.contains(&*pid.to_string()));
-    given.retain(|_, count| *count > 0);
-    given
+    calls
 }
 
-fn is_by_the_loader(arguments: &str) -> bool {
-    [".so\"", ".so.", "/ld.so.cache"]
-        .iter()
-        .any(|part| arguments.contains(part))
+/// How many descriptors each call gave a process. Threads count; children and their children do
+/// not. Nor do files that the loader opens inside of itself, and the library's own look at its
+/// tracer.
+fn given(output: &str) -> BTreeMap<String, u64> {
+    let calls = calls(output);
+    // A child may run before the call that made it ends.
+    let mut others: BTreeSet<&str> = BTreeSet::new();
+    for call in &calls {
+        let makes = matches!(call.name, "clone" | "clone3" | "fork" | "vfork");
+        let is_thread = call.arguments.contains("CLONE_THREAD") && !others.contains(call.thread);
+        if makes && !is_thread {
+            others.insert(call.result);
+        }
+    }
+    let mut given = BTreeMap::new();
+    for call in calls.iter().filter(|call| !others.contains(call.thread)) {
+        let is_done = call.result.parse::<i64>().is_ok_and(|result| result >= 0);
+        let is_hidden = [".so\"", ".so.", "/ld.so.cache", "/fdguard-trace-"]
+            .iter()
+            .any(|part| call.arguments.contains(part));
+        let count = count(call.name, &call.arguments);
+        if is_done && !is_hidden && count > 0 {
+            *given.entry(call.name.to_owned()).or_default() += count;
+        }
+    }
+    given
 }
 
 /// How many descriptors a successful call gives.
@@ -134,8 +148,16 @@ fn count(name: &str, arguments: &str) -> u64 {
     }
 }
 
+/// Whether the numbers that are open at the end are those since the attach.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    New,
+    /// The program puts other files at numbers that were open before.
+    Reused,
+}
+
 /// Attaches, lets `strace` watch, too, and compares after some rounds.
-fn compare(ordered: Option<Ordered>) {
+fn compare(ordered: Option<Ordered>, numbers: Numbers) {
     let Some(mut ordered) = ordered.filter(|_| have("strace")) else {
         skip("needs strace and the program");
         return;
@@ -155,7 +177,7 @@ fn compare(ordered: Option<Ordered>) {
     let outcome = attaching.interrupt();
     ordered.work();
     let text = std::fs::read_to_string(&output).unwrap();
-    let given = given(&text, pid);
+    let given = given(&text);
     let sites = outcome.found["sites"].as_array().unwrap();
     let of_process = sites.iter().filter(|site| site["pid"] == pid);
     let sum = |key: &str| {
@@ -167,7 +189,9 @@ fn compare(ordered: Option<Ordered>) {
     let (opened, live) = (sum("opened"), sum("live"));
     println!("strace {given:?}; seen {opened}, {live} live of {since}");
     assert_eq!(opened, given.values().sum::<u64>(), "{given:?} {outcome:?}");
-    assert_eq!(live, since, "{outcome:?}");
+    if numbers == Numbers::New {
+        assert_eq!(live, since, "{outcome:?}");
+    }
     assert!(opened >= 100, "{given:?}");
     assert_eq!(outcome.found["coverage"]["lost_events"], 0);
 }
@@ -182,40 +206,40 @@ fn open_numbers(pid: u32) -> BTreeSet<String> {
 
 #[test]
 fn r18_all_of_cpython_is_seen() {
-    compare(orders::python());
+    compare(orders::python(), Numbers::New);
 }
 
 #[test]
 fn r18_all_of_node_is_seen() {
-    compare(orders::node());
+    compare(orders::node(), Numbers::New);
 }
 
 #[test]
 fn r18_all_of_bash_is_seen() {
-    compare(orders::bash());
+    compare(orders::bash(), Numbers::Reused);
 }
 
 #[test]
 fn r18_all_of_java_is_seen() {
-    compare(orders::java());
+    compare(orders::java(), Numbers::New);
 }
 
 #[test]
 fn r18_all_of_cpp_is_seen() {
-    compare(orders::cpp());
+    compare(orders::cpp(), Numbers::New);
 }
 
 #[test]
 fn r18_all_of_rust_is_seen() {
-    compare(orders::rust());
+    compare(orders::rust(), Numbers::New);
 }
 
 #[test]
 fn r18_all_of_redis_is_seen() {
-    compare(orders::redis());
+    compare(orders::redis(), Numbers::New);
 }
 
 #[test]
 fn r18_all_of_nginx_is_seen() {
-    compare(orders::nginx());
+    compare(orders::nginx(), Numbers::New);
 }

@@ -12,6 +12,7 @@ use testkit::{NOBODY, run_as};
 
 mod archive;
 mod attach_coverage;
+mod attach_languages;
 mod attaching;
 mod canary;
 mod ceilings;

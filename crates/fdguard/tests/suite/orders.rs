@@ -119,11 +119,16 @@ impl Ordered {
         line.trim_end().to_owned()
     }
 
+    /// Gives an order and returns the answer.
+    pub(crate) fn say(&mut self) -> String {
+        writeln!(self.input, "go").unwrap();
+        self.line()
+    }
+
     /// One round; returns when it is done.
     pub(crate) fn work(&mut self) {
         if self.server.is_none() {
-            writeln!(self.input, "go").unwrap();
-            assert_eq!(self.line(), "DONE");
+            assert_eq!(self.say(), "DONE");
         } else {
             for _ in 0..100 {
                 assert!(self.answers());
