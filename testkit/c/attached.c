@@ -530,6 +530,107 @@ static int run_orphan(void)
     return 0;
 }
 
+static int hold_loader(struct dl_phdr_info *info, size_t size, void *held)
+{
+    (void)info, (void)size;
+    write(*(int *)held, "x", 1);
+    return pause();
+}
+
+static void *hold_forever(void *held)
+{
+    dl_iterate_phdr(hold_loader, held);
+    return 0;
+}
+
+/* A thread holds the loader's lock when another forks: in the child it is never released. */
+static int run_locked_fork(void)
+{
+    int ready[2];
+    char byte;
+    pthread_t thread;
+    pipe(ready);
+    show("attach", attach());
+    pthread_create(&thread, 0, hold_forever, &ready[1]);
+    read(ready[0], &byte, 1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        for (int i = 0; i < 30; i++) {
+            for (int j = 0; j < 40; j++)
+                close(open("/dev/null", O_RDONLY));
+            usleep(10000);
+        }
+        int fd = open("/dev/null", O_RDONLY);
+        show("own", fd >= 0);
+        show("detach", detach());
+        results();
+        fflush(stdout);
+        _exit(0);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    show("status", status);
+    fflush(stdout);
+    _exit(0);
+}
+
+/* There is no room for the mapping of a later recording: what the program maps meanwhile is its own.
+ * The second directory is on a full file system. */
+static int run_full(void)
+{
+    const size_t room = 512UL << 20;
+    int answers = 0, failures = 0;
+    for (int i = 0; i < 4; i++)
+        answers += attach() != 0 || detach() != 0;
+    show("answers", answers);
+    for (int i = 0; i < 4; i++)
+        failures += attach_in(getenv("FULL")) == 3;
+    show("failures", failures);
+    /* Fills the gaps between the mappings from above, where the kernel looks for room first. */
+    char *own[64];
+    for (int i = 0; i < 64; i++) {
+        own[i] = mmap(0, room / 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (size_t at = 0; at < room / 64; at += 65536)
+            own[i][at] = 7;
+    }
+    answers = 0;
+    for (int i = 0; i < 8; i++)
+        answers += attach() != 0 || detach() != 0;
+    show("answers", answers);
+    int changed = 0;
+    for (int i = 0; i < 64; i++)
+        for (size_t at = 0; at < room / 64; at += 65536)
+            changed += own[i][at] != 7;
+    show("changed", changed);
+    results();
+    return 0;
+}
+
+/* A forked child is a program of its own: it can be left and entered, and sees what is loaded. */
+static int run_child(void)
+{
+    long before = leading_there();
+    show("attach", attach());
+    pid_t pid = fork();
+    if (pid == 0) {
+        show("detach", detach());
+        show("same", leading_there() == before);
+        show("again", attach());
+        void *library = dlopen(getenv("LATER"), RTLD_NOW);
+        int (*leak)(void) = (int (*)(void))dlsym(library, "leak");
+        show("fd", leak());
+        show("pid", getpid());
+        fflush(stdout);
+        _exit(0);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    show("status", status);
+    show("detach", detach());
+    return 0;
+}
+
 /* Stays, and does what it is told: `+` opens, `-` closes the last. */
 static int run_wait(void)
 {
@@ -590,6 +691,12 @@ int main(int count, char **words)
         return run_chain();
     if (!strcmp(mode, "orphan"))
         return run_orphan();
+    if (!strcmp(mode, "locked-fork"))
+        return run_locked_fork();
+    if (!strcmp(mode, "full"))
+        return run_full();
+    if (!strcmp(mode, "child"))
+        return run_child();
     if (!strcmp(mode, "wait"))
         return run_wait();
     return 2;

@@ -222,6 +222,7 @@ const STREAMS: &str = "
     fwrite fwrite_unlocked _IO_fwrite fputs fputs_unlocked _IO_fputs puts _IO_puts fputc putc
     putchar _IO_putc fflush fflush_unlocked _IO_fflush printf fprintf _IO_printf _IO_fprintf
     vprintf vfprintf __printf_chk __fprintf_chk __vfprintf_chk __underflow __uflow __overflow
+    _IO_default_uflow _IO_file_underflow
     perror fclose
 ";
 

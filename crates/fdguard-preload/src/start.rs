@@ -195,7 +195,7 @@ pub(crate) fn inherit_open(mapping: &TableMapping) {
     sys::each_open(|first, bits| {
         let mut before = bits;
         for bit in 0..64 {
-            if mapping.turn(&GROUND, first + bit) != 0 {
+            if mapping.turn(&GROUND, first + bit) != 0 || protect::is_stone(first + bit) {
                 before &= !(1 << bit);
             }
         }
@@ -206,13 +206,15 @@ pub(crate) fn inherit_open(mapping: &TableMapping) {
 /// Ends the recording at `now`. Threads inside a hook may still write to the mapping: the file is
 /// replaced by memory that nobody reads.
 pub(crate) fn detach(now: u64) {
-    let mapping = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
-    SILENT.store(core::ptr::null_mut(), Ordering::Release);
+    let recorded = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    let silent = SILENT.swap(core::ptr::null_mut(), Ordering::AcqRel);
     creator::release();
-    // SAFETY: as in `current`; it is replaced below and not before.
-    if let Some(ended) = unsafe { mapping.as_ref() } {
-        ended.end(now);
-        sys::replace_mapping(mapping);
+    for mapping in [recorded, silent] {
+        // SAFETY: as in `current`; it is replaced below and not before.
+        if let Some(ended) = unsafe { mapping.as_ref() } {
+            ended.end(now);
+            sys::replace_mapping(mapping);
+        }
     }
 }
 
@@ -234,7 +236,8 @@ fn create() -> Option<&'static TableMapping> {
     let place = PLACES.get(TURN.load(Ordering::Relaxed) % PLACES.len())?;
     let mapping = if attach::is_late() && !attach::is_child() {
         TURN.fetch_add(1, Ordering::Relaxed);
-        let mapping = sys::new_mapping(path, place.load(Ordering::Relaxed))?;
+        // If this fails, nobody knows what is at the place then, and it is not used again.
+        let mapping = sys::new_mapping(path, place.swap(0, Ordering::Relaxed))?;
         place.store(mapping as usize, Ordering::Relaxed);
         owner::adopt_running(pid);
         mapping

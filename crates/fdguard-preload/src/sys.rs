@@ -177,16 +177,26 @@ fn map(fd: usize, size: usize, place: usize) -> Option<*mut TableMapping> {
         // SAFETY: the library's own file.
         let allocated = unsafe { call(FALLOCATE, [fd, 0, 0, size, 0, 0]) };
         if allocated != 0 {
-            unmap(start as *mut TableMapping);
+            give_up(start, place);
             return None;
         }
     } else if populated != 0 {
-        unmap(start as *mut TableMapping);
+        give_up(start, place);
         return None;
     }
     // SAFETY: only excludes the library's own mapping from core dumps.
     let _ = unsafe { call(MADVISE, [start, size, MADV_DONTDUMP, 0, 0, 0]) };
     Some(start as *mut TableMapping)
+}
+
+/// A mapping that cannot be used. In the place of an earlier one a thread may still write.
+fn give_up(start: usize, place: usize) {
+    let mapping = start as *mut TableMapping;
+    if place == 0 {
+        unmap(mapping);
+    } else {
+        replace_mapping(mapping);
+    }
 }
 
 /// Backs a range of the mapping with memory; returns an error where a write would have killed the

@@ -45,8 +45,26 @@ pub(super) fn find() {
 
 /// The count; `None` if its place is unknown.
 pub(super) fn now() -> Option<u64> {
+    word_before(0)
+}
+
+/// Whether a thread is changing the list of modules; `None` if that is unknown. To wait for it is
+/// wrong in a signal handler, which may have interrupted this very thread, and in a forked child,
+/// where it may not exist.
+pub(super) fn is_changing() -> Option<bool> {
+    let mut locks = (1..=MUTEXES).map(|mutex| word_before(mutex * MUTEX.len()));
+    locks.try_fold(false, |is_changing, lock| Some(is_changing | (lock? != 0)))
+}
+
+/// The word that lies this many words in front of the count.
+fn word_before(words: usize) -> Option<u64> {
     let place = PLACE.load(Ordering::Acquire);
-    // SAFETY: null or a word of the loader, which is never unloaded.
-    let word = unsafe { place.as_ref() }?;
+    if place.is_null() {
+        return None;
+    }
+    let place = place.wrapping_sub(words);
+    // SAFETY: `find` saw the count and the mutexes in front of it in a variable of the loader, which
+    // is never unloaded.
+    let word = unsafe { &*place };
     Some(word.load(Ordering::Acquire))
 }

@@ -93,7 +93,7 @@ unsafe extern "C" fn fdguard_detach(_: *const c_void, _: usize) -> c_int {
     let error = errno::load();
     let answer = match claim(ATTACHED) {
         Ok(()) => {
-            finish(true);
+            finish(is_loader_free() || !is_child());
             AttachAnswer::Done
         }
         Err(INERT) => AttachAnswer::Done,
@@ -150,7 +150,10 @@ fn attach(bytes: &[u8]) -> AttachAnswer {
     if !verify::is_right() {
         return AttachAnswer::Untrusted;
     }
+    // It may be a forked child of another attached process, but here the loader has just answered.
+    let was_child = IS_CHILD.swap(0, Ordering::Relaxed);
     let Some(mapping) = start::attach() else {
+        IS_CHILD.store(was_child, Ordering::Relaxed);
         return AttachAnswer::NoTable;
     };
     start::look_around();
@@ -178,9 +181,14 @@ fn finish(is_rebound: bool) {
 /// The tracer is gone: ends the recording from within a hook.
 fn end_alone() {
     if claim(ATTACHED).is_ok() {
-        // In a forked child the loader's lock may be held by a thread that does not exist there.
-        finish(!is_child());
+        finish(is_loader_free());
     }
+}
+
+/// Whether the list of modules can be read without waiting: in a forked child the thread that holds
+/// the loader's lock may not exist, and a hook may be in a handler of a signal that interrupted it.
+fn is_loader_free() -> bool {
+    adds::is_changing().map_or_else(|| !is_child(), |is_changing| !is_changing)
 }
 
 /// Whether another copy of the library records in this process.

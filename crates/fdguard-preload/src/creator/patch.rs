@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::{FOLLOWED, ITEMS, RUN_CODE, TASKS};
 use crate::python::Runtime;
-use crate::{language, owner};
+use crate::{language, owner, start};
 
 /// An object of the interpreter.
 type Object = *mut c_void;
@@ -147,6 +147,10 @@ pub(super) fn forget() {
 
 unsafe extern "C" fn pending(_: *mut c_void) -> c_int {
     IS_PENDING.store(0, Ordering::Relaxed);
+    if !start::is_on() {
+        // The recording ended meanwhile.
+        return 0;
+    }
     language::with_python(|runtime, api| {
         if api.is_locked_here(runtime) && !runtime.is_ended_here() {
             find_types(runtime, api);
@@ -165,6 +169,10 @@ fn find_types(runtime: &Runtime, api: &Api) {
             FOLLOWED.fetch_or(ITEMS, Ordering::Relaxed);
         }
     });
+    if !start::is_on() {
+        // The recording ended meanwhile.
+        super::release();
+    }
 }
 
 fn follow_tasks(runtime: &Runtime, api: &Api) -> Option<()> {

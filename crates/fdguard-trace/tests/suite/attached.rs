@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use fdguard_core::origin::Language;
 use fdguard_trace::{ProcessTable, ProcessTables, Site, Symbols};
+use object::{Object as _, ObjectSymbol};
 use tempfile::TempDir;
 
 /// Everything but these warns in the same way as in other victims.
@@ -96,11 +97,6 @@ fn variants() -> [PathBuf; 4] {
 fn r18_hooks_return_what_the_calls_return() {
     for program in variants() {
         let run = attached(&program, "results", |_| {});
-        let wrong = [" 0\n"]
-            .iter()
-            .filter(|_| run.said.contains("open 0"))
-            .count();
-        assert_eq!(wrong, 0, "{}", run.said);
         let expected = "attach 0\ntwice 2\n";
         assert!(run.said.starts_with(expected), "{}", run.said);
         let answers = "twice 0\nrequest 1\nrelative 1\nnull 1\nnowhere 3\n";
@@ -234,6 +230,15 @@ fn r41_protection_begins_and_gives_everything_back() {
     let expected = "attach 0\nanother 1\nrefused 1\nkept 0\ndetach 0\nmine 1\nleft 0\nwrite 1\n\
                     again 0\nclose 1\ndetach 0\nleft 0\n";
     assert_eq!(run.said, expected);
+    for table in run.tables().iter() {
+        let own: Vec<u32> = table
+            .inherited
+            .iter()
+            .copied()
+            .filter(|fd| *fd > 20)
+            .collect();
+        assert_eq!(own, [0; 0], "protection's own number was not open before");
+    }
 }
 
 #[test]
@@ -267,6 +272,88 @@ fn r18_a_program_whose_tracer_is_killed_is_left_alone() {
     let expected = "attach 0\nalive 1\nended 1\n";
     assert!(run.said.starts_with(expected), "{}", run.said);
     assert!(run.said.ends_with("again 0\ndetach 0\n"), "{}", run.said);
+}
+
+#[test]
+fn r18_a_child_whose_loader_is_locked_for_ever_goes_on() {
+    let run = plain("locked-fork");
+    let begins = "attach 0\nown 1\ndetach 0\nopen 1\n";
+    assert!(run.said.starts_with(begins), "{}", run.said);
+    assert!(run.said.ends_with("gone 1\nstatus 0\n"), "{}", run.said);
+}
+
+#[test]
+fn r18_a_forked_child_can_be_left_and_entered() {
+    let flags = ["-O1", "-g", "-shared", "-fPIC"];
+    let later = testkit::c_variant("later", "so", &flags).unwrap();
+    let run = attached(&victim("plain", &[]), "child", |command| {
+        command.env("LATER", &later);
+    });
+    let begins = "attach 0\ndetach 0\nsame 1\nagain 0\n";
+    assert!(run.said.starts_with(begins), "{}", run.said);
+    assert!(run.said.ends_with("status 0\ndetach 0\n"), "{}", run.said);
+    let (fd, pid) = (run.numbers("fd")[0], run.numbers("pid")[0]);
+    let tables = run.tables();
+    let mut of_child = tables.iter().filter(|table| table.pid == pid);
+    assert!(of_child.any(|table| table.open.contains_key(&fd)));
+}
+
+#[test]
+fn r18_memory_of_the_program_is_its_own_after_an_attach_that_failed() {
+    let full = tempfile::tempdir().unwrap();
+    let own = tempfile::tempdir().unwrap();
+    let library = library(own.path());
+    // The one page of the file system holds a file.
+    let script = "mount -t tmpfs -o size=4k none \"$FULL\" && head -c 4096 /dev/zero \
+                  > \"$FULL/page\" && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+    command.args([script, "sh"]).arg(victim("plain", &[]));
+    command.arg(library).arg(own.path()).arg("full");
+    command.env("FULL", full.path());
+    let Output { status, stdout, .. } = command.output().unwrap();
+    let said = String::from_utf8(stdout).unwrap();
+    if said.is_empty() {
+        testkit::skip(&format!("no file system of its own: {status}"));
+        return;
+    }
+    let begins = "answers 0\nfailures 4\nanswers 0\nchanged 0\nopen 1\n";
+    assert!(said.starts_with(begins), "{status}: {said}");
+    assert!(said.ends_with("gone 1\n"), "{status}: {said}");
+}
+
+/// What the library exports, without its own entries and what the compiler needs.
+fn interposed() -> Vec<String> {
+    let file = object::File::parse(fdguard_trace::library()).unwrap();
+    let defined = file.dynamic_symbols().filter(ObjectSymbol::is_definition);
+    let names = defined.filter_map(|symbol| symbol.name().map(str::to_owned).ok());
+    let is_hook = |name: &String| !name.starts_with("fdguard_") && name != "rust_eh_personality";
+    names.filter(is_hook).chain(["dlsym".to_owned()]).collect()
+}
+
+#[test]
+fn r18_every_function_that_is_interposed_can_be_rebound() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = interposed();
+    let list: String = names.iter().map(|name| format!(" X({name})")).collect();
+    let header = dir.path().join("names.h");
+    std::fs::write(&header, format!("#define NAMES(X){list}\n")).unwrap();
+    let program = dir.path().join("exports");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/exports.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Werror", "-include"]).arg(header);
+    output(compiler.arg("-o").args([&program, &source]));
+    let mut command = Command::new(program);
+    let said = output(command.arg(library(dir.path())).arg(dir.path()));
+    assert!(said.starts_with("attach 0\ndetach 0\n"), "{said}");
+    let of = |word: &str| {
+        said.lines()
+            .filter(|line| line.split(' ').next() == Some(word))
+            .count()
+    };
+    assert_eq!((of("kept"), of("lasting")), (0, 0), "{said}");
+    assert_eq!(of("rebound") + of("absent"), names.len(), "{said}");
+    assert!(names.len() > 100 && of("absent") < 10, "{said}");
 }
 
 const PYTHON: &str = "

@@ -11,6 +11,8 @@ use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
 mod archive;
+mod attach_coverage;
+mod attach_languages;
 mod attaching;
 mod canary;
 mod ceilings;
@@ -53,6 +55,7 @@ mod json;
 mod leakbench;
 mod mcp_peer;
 mod nobody;
+mod orders;
 mod phases;
 mod profile;
 mod progress;
