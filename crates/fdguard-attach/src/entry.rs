@@ -152,6 +152,8 @@ fn error_of(reason: Aborted) -> Error {
         Aborted::Thread(ThreadError::System(error)) => Error::System(error),
         Aborted::Thread(ThreadError::Denied) => Refusal::Denied.into(),
         Aborted::Thread(ThreadError::Group) => Refusal::Stopped.into(),
-        Aborted::Thread(ThreadError::Slow | ThreadError::Signal(_)) => Error::NoThread,
+        Aborted::Thread(ThreadError::Slow | ThreadError::Signal(_) | ThreadError::Inside) => {
+            Error::NoThread
+        }
     }
 }

@@ -22,6 +22,9 @@ use crate::stop_times::StopTimes;
 use crate::thread::sleep_precisely;
 use crate::{Error, Refusal};
 
+/// How long a thread may take to leave the code of a tracer that was killed.
+const LEAVING: Duration = Duration::from_millis(20);
+
 /// A running process, examined and not yet touched.
 pub struct Target {
     examined: Examined,
@@ -141,8 +144,12 @@ impl Target {
 
     fn enter(&self, tables: &mut Tables, request: Request<'_>) -> Result<RemoteCall, Error> {
         tables.refresh().map_err(Error::System)?;
-        let (place, _is_leftover) =
+        let (place, is_leftover) =
             code_place(&self.examined, tables.regions()).map_err(Error::System)?;
+        if is_leftover {
+            // A thread may still be there for one system call.
+            thread::sleep(LEAVING);
+        }
         let leftovers = scratch_memory(&self.examined.memory, tables.regions())?;
         let name = library_name(request.library);
         let directory = descriptor_directory(tables);

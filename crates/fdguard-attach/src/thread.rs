@@ -49,6 +49,8 @@ pub(crate) enum ThreadError {
     Signal(c_int),
     /// The process is stopped as a whole.
     Group,
+    /// It has not yet left the code of a tracer that was killed.
+    Inside,
     System(io::Error),
 }
 
@@ -77,9 +79,15 @@ impl SeizedThread {
         loop {
             match thread.wait(STOP_LIMIT)? {
                 Stop::Event => return Ok(thread),
-                // The interruption is still due.
-                Stop::Signal(signal) => thread.resume(signal)?,
-                Stop::Syscall => thread.resume(0)?,
+                // Any stop takes the place of the one that was asked for.
+                Stop::Signal(signal) => {
+                    thread.interrupt()?;
+                    thread.resume(signal)?;
+                }
+                Stop::Syscall => {
+                    thread.interrupt()?;
+                    thread.resume(0)?;
+                }
                 Stop::Group => return Err(ThreadError::Group),
                 Stop::Ended => return Err(ThreadError::Ended),
             }
@@ -125,7 +133,10 @@ impl SeizedThread {
         loop {
             match self.wait(STOP_LIMIT)? {
                 Stop::Event | Stop::Group => return Ok(()),
-                Stop::Syscall => self.resume(0)?,
+                Stop::Syscall => {
+                    self.interrupt()?;
+                    self.resume(0)?;
+                }
                 Stop::Signal(signal) => return Err(ThreadError::Signal(signal)),
                 Stop::Ended => return Err(ThreadError::Ended),
             }
