@@ -90,7 +90,7 @@ fn a_thread_in_the_allocator_is_refused_or_entered_but_never_hung() {
 
 /// A victim whose program defines `malloc`.
 fn with_own_allocator(kind: &str) -> Borrowed {
-    let flags = ["-g", "-O1", "-DOWN_MALLOC", "-fno-builtin", "-lm"];
+    let flags = ["-g", "-O1", "-DOWN_MALLOC", "-fno-builtin", "-Wl,--no-as-needed", "-lm"];
     let program = testkit::c_variant("borrowed", "own", &flags).unwrap();
     Borrowed::of(Command::new(program).arg(kind))
 }
