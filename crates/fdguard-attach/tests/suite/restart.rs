@@ -83,14 +83,16 @@ fn timeouts_stay_exact() {
             scope.spawn(move || {
                 let mut command = Command::new(program());
                 let limit = LIMIT.as_millis().to_string();
-                let mut victim =
-                    Borrowed::of(command.arg(kind).env("BORROWED_LIMIT", limit));
+                let mut victim = Borrowed::of(command.arg(kind).env("BORROWED_LIMIT", limit));
                 // Half of the time: one that began again would end half of it too late.
                 thread::sleep(LIMIT / 2);
                 assert_eq!(victim.count(), 1, "{kind}");
                 let time = Duration::from_millis(victim.answer().milliseconds);
                 let early = LIMIT.saturating_sub(Duration::from_millis(10));
-                assert!((early..LIMIT * 7 / 5).contains(&time), "{kind} took {time:?}");
+                assert!(
+                    (early..LIMIT * 7 / 5).contains(&time),
+                    "{kind} took {time:?}"
+                );
             });
         }
     });

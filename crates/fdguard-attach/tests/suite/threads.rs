@@ -90,14 +90,28 @@ fn a_thread_in_the_allocator_is_refused_or_entered_but_never_hung() {
 
 /// A victim whose program defines `malloc`.
 fn with_own_allocator(kind: &str) -> Borrowed {
-    let flags = ["-g", "-O1", "-DOWN_MALLOC", "-fno-builtin", "-Wl,--no-as-needed", "-lm"];
+    let flags = [
+        "-g",
+        "-O1",
+        "-DOWN_MALLOC",
+        "-fno-builtin",
+        "-Wl,--no-as-needed",
+        "-lm",
+    ];
     let program = testkit::c_variant("borrowed", "own", &flags).unwrap();
     Borrowed::of(Command::new(program).arg(kind))
 }
 
 #[test]
 fn a_program_with_its_own_allocator_is_entered_while_it_waits() {
-    for kind in ["read", "epoll_wait", "nanosleep", "cond_wait", "sem_wait", "poll"] {
+    for kind in [
+        "read",
+        "epoll_wait",
+        "nanosleep",
+        "cond_wait",
+        "sem_wait",
+        "poll",
+    ] {
         let victim = with_own_allocator(kind);
         victim.wait_until_it_waits();
         assert_eq!(victim.count(), 1, "{kind}");
