@@ -1,6 +1,6 @@
-//! Enters a process once: `enter PID LIBRARY ENTRY [ARGUMENT]`. For the tests of this crate: with
-//! `KILL_AT=STEP` (or `STEP:2` for its second time) it kills itself at that step, and with
-//! `STOP_AT` it reports the step and waits there for a line. `TIMES` prints when each step is done.
+//! Enters a process once: `enter PID LIBRARY ENTRY [ARGUMENT]`, where `\0` in the argument stands
+//! for a null byte. For the tests of this crate: with `KILL_AT=N` it prints its N-th step and kills
+//! itself there, counted from 0. `TIMES` prints when each step is done.
 
 #![expect(
     clippy::print_stdout,
@@ -11,59 +11,32 @@
 use std::env;
 use std::ffi::CString;
 use std::fs;
-use std::io::stdin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use fdguard_attach::{Step, Target};
 use rustix::process::{Signal, getpid, kill_process};
 
-/// A step that is watched, and its how-manieth time.
-struct WatchedStep {
-    name: String,
-    times: AtomicU32,
-}
-
-impl WatchedStep {
-    fn from_env(variable: &str) -> Option<Self> {
-        let value = env::var(variable).ok()?;
-        let (name, times) = value.split_once(':').unwrap_or((&value, "1"));
-        Some(Self {
-            name: name.to_owned(),
-            times: AtomicU32::new(times.parse().unwrap()),
-        })
-    }
-
-    fn is_now(&self, step: Step) -> bool {
-        format!("{step:?}") == self.name && self.times.fetch_sub(1, Ordering::Relaxed) == 1
-    }
-}
-
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let (kill_at, stop_at) = (
-        WatchedStep::from_env("KILL_AT"),
-        WatchedStep::from_env("STOP_AT"),
-    );
+    let kill_at = env::var("KILL_AT").map(|at| at.parse::<u32>().unwrap());
+    let steps = AtomicU32::new(0);
     let start = Instant::now();
     let timed = env::var_os("TIMES").is_some();
-    let on_step = |step| {
+    let on_step = |step: Step| {
         if timed {
             println!("{:>8} {step:?}", start.elapsed().as_micros());
         }
-        if kill_at.as_ref().is_some_and(|watched| watched.is_now(step)) {
+        if kill_at == Ok(steps.fetch_add(1, Ordering::Relaxed)) {
+            println!("{step:?}");
             kill_process(getpid(), Signal::KILL).unwrap();
-        }
-        if stop_at.as_ref().is_some_and(|watched| watched.is_now(step)) {
-            println!("at {step:?}");
-            stdin().read_line(&mut String::new()).unwrap();
         }
     };
     let [pid, library, entry, rest @ ..] = arguments.as_slice() else {
         println!("usage: enter PID LIBRARY ENTRY [ARGUMENT]");
         return;
     };
-    let argument = rest.first().map_or("", String::as_str);
+    let argument = rest.first().map_or("", String::as_str).replace("\\0", "\0");
     let library = fs::read(library).unwrap();
     let entry = CString::new(entry.as_str()).unwrap();
     let target = match Target::examine(pid.parse().unwrap()) {
@@ -76,9 +49,10 @@ fn main() {
     };
     match target.call_observed(&library, &entry, argument.as_bytes(), &on_step) {
         Ok(call) => println!(
-            "returned {} stop_us {} thread {} tries {}",
+            "returned {} stop_us {} total_us {} thread {} tries {}",
             call.returned,
             call.stop.as_micros(),
+            call.stop_total.as_micros(),
             call.thread,
             call.tries
         ),

@@ -11,6 +11,7 @@ use crate::judge::{Obstacle, Waiting, judge};
 use crate::ptrace::Registers;
 use crate::stack::{Tables, Walk};
 use crate::step::Step;
+use crate::stop_times::StopTimes;
 use crate::thread::{SeizedThread, ThreadError};
 
 /// How long threads are looked at before the call is refused.
@@ -26,6 +27,8 @@ pub(crate) struct Search<'a> {
     pub(crate) place: &'a CodePlace,
     pub(crate) on_step: &'a dyn Fn(Step),
     pub(crate) tries: u32,
+    /// The stops of threads that were let go.
+    pub(crate) stops: StopTimes,
     start: Instant,
     obstacle: Option<Obstacle>,
 }
@@ -49,6 +52,7 @@ impl<'a> Search<'a> {
             place,
             on_step,
             tries: 0,
+            stops: StopTimes::default(),
             start: Instant::now(),
             obstacle: None,
         }
@@ -83,11 +87,17 @@ impl<'a> Search<'a> {
     /// A stopped thread for system calls only, which need no lock.
     pub(crate) fn any_thread(&mut self) -> Result<Injection<'a>, Error> {
         while self.start.elapsed() < SEARCH_LIMIT {
+            if !self.examined.key.is_alive() {
+                return Err(Error::Ended);
+            }
             for candidate in self.candidates(Fitness::StartsOver)? {
-                if let Ok(thread) = self.stop(candidate.tid)
-                    && let Ok(injection) = self.inject(thread)
-                {
-                    return Ok(injection);
+                let stopped = self.stop(candidate.tid);
+                match stopped.and_then(|thread| self.inject(thread)) {
+                    Ok(injection) if injection.registers().cs == CODE_SEGMENT => {
+                        return Ok(injection);
+                    }
+                    Ok(injection) => drop(self.let_go(injection, "32-bit code")?),
+                    Err(error) => drop(unavailable(error)?),
                 }
             }
             sleep(Duration::from_millis(5));
@@ -139,8 +149,9 @@ impl<'a> Search<'a> {
             }
             match self.tables.walk(&self.examined.memory, &registers) {
                 Walk::Missing(_) => {
-                    if let Err(error) = injection.release() {
-                        return unavailable(error);
+                    match injection.release() {
+                        Ok(stop) => self.stops.add(stop),
+                        Err(error) => return unavailable(error),
                     }
                     self.read_tables(&registers);
                 }
@@ -158,11 +169,13 @@ impl<'a> Search<'a> {
         Ok(Attempt::Unavailable)
     }
 
-    fn let_go(&self, injection: Injection<'a>, function: &str) -> Result<Attempt<'a>, Error> {
+    fn let_go(&mut self, injection: Injection<'a>, function: &str) -> Result<Attempt<'a>, Error> {
         match injection.release() {
-            Ok(_) => Ok(Attempt::Unsafe(Obstacle {
-                function: function.to_owned(),
-            })),
+            Ok(stop) => {
+                self.stops.add(stop);
+                let function = function.to_owned();
+                Ok(Attempt::Unsafe(Obstacle { function }))
+            }
             Err(error) => unavailable(error),
         }
     }

@@ -1,21 +1,19 @@
-//! Borrows a stopped thread: makes system calls and the call of the library's function on it, and
-//! returns it as it was. The order of the steps is what makes a killed tracer harmless.
+//! Borrows a stopped thread: makes system calls on it, and returns it as it was. The order of the
+//! steps is what makes a killed tracer harmless.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libc::c_int;
 
 use crate::memory::Memory;
 use crate::pending::has_pending_signal;
-use crate::ptrace::{self, Registers, Stop};
-use crate::remote::{CODE_SIZE, CallPlan, Outcome, Report, SaveArea, Scratch, syscall_code};
+use crate::ptrace::{self, Registers};
+use crate::remote::{CODE_SIZE, CallPlan, SaveArea, Scratch, syscall_code};
 use crate::restart::Interruption;
 use crate::step::Step;
-use crate::thread::{SeizedThread, ThreadError, pause};
+use crate::thread::{SeizedThread, ThreadError};
 
-/// How long a function may run. A thread that takes longer finishes alone.
-const CALL_LIMIT: Duration = Duration::from_secs(10);
 const SYS_MMAP: u64 = 9;
 const SYS_MPROTECT: u64 = 10;
 const SYS_MUNMAP: u64 = 11;
@@ -33,30 +31,21 @@ pub(crate) struct CodePlace {
     pub(crate) original: [u8; PLANTED],
 }
 
-/// A call that was begun.
-#[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) outcome: Result<Outcome, CallFailure>,
-    pub(crate) stop: Duration,
-    /// Memory that could not be unmapped.
-    pub(crate) leftover: Option<Scratch>,
-}
-
-/// The function did not return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallFailure {
-    /// It faulted with this signal, and was left.
-    Fault(c_int),
-    /// It takes too long; the thread finishes alone.
-    Limit,
+impl CodePlace {
+    /// Whether a thread is in the code of a tracer that was killed.
+    fn contains(&self, address: u64) -> bool {
+        (self.address..self.address + PLANTED as u64).contains(&address)
+    }
 }
 
 /// A thread was returned before the function was called.
 #[derive(Debug)]
 pub(crate) struct AbortedCall {
     pub(crate) reason: Aborted,
-    /// Memory that could not be unmapped.
+    /// Memory that is still mapped.
     pub(crate) leftover: Option<Scratch>,
+    /// How long the thread was stopped, if that is known.
+    pub(crate) stop: Duration,
 }
 
 /// Why a thread was returned.
@@ -83,14 +72,16 @@ impl From<io::Error> for Aborted {
 /// A stopped thread with what it needs to continue.
 pub(crate) struct Injection<'a> {
     pid: u32,
-    memory: &'a Memory,
-    thread: SeizedThread,
-    registers: Registers,
+    pub(crate) memory: &'a Memory,
+    pub(crate) thread: SeizedThread,
+    pub(crate) registers: Registers,
     interruption: Interruption,
     place: &'a CodePlace,
-    save: SaveArea,
-    /// What is mapped in the process.
-    mapped: Option<Scratch>,
+    pub(crate) save: SaveArea,
+    /// Whether the code of a system call is in the program.
+    is_planted: bool,
+    /// What was mapped for a call, and is still there.
+    pub(crate) mapped: Option<Scratch>,
     on_step: &'a dyn Fn(Step),
 }
 
@@ -104,6 +95,9 @@ impl<'a> Injection<'a> {
         on_step: &'a dyn Fn(Step),
     ) -> Result<Self, ThreadError> {
         let registers = thread.registers()?;
+        if place.contains(registers.rip) {
+            return Err(ThreadError::Inside);
+        }
         let signal = has_pending_signal(pid, thread.tid);
         let interruption = Interruption::judge(&registers, signal);
         Ok(Self {
@@ -114,6 +108,7 @@ impl<'a> Injection<'a> {
             registers,
             interruption,
             place,
+            is_planted: false,
             mapped: None,
             on_step,
         })
@@ -136,31 +131,26 @@ impl<'a> Injection<'a> {
         self.thread.detach(0)
     }
 
-    /// Maps memory, calls the function, and returns the thread.
-    pub(crate) fn call(mut self, plan: &CallPlan<'_>) -> Result<Finished, AbortedCall> {
-        let mut xstate = plan.xstate.to_vec();
-        let plan = CallPlan {
-            save: self.save,
-            ..*plan
-        };
-        let scratch = match self.prepare(&plan) {
-            Ok(scratch) => scratch,
-            Err(aborted) => return Err(self.abort(aborted)),
-        };
-        let started = self.start(scratch);
-        if let Err(error) = started {
-            return Err(self.abort(error.into()));
+    /// Maps memory for a call with its code in it, and returns the thread.
+    pub(crate) fn prepare(
+        mut self,
+        plan: &CallPlan<'_>,
+    ) -> Result<(Scratch, Duration), AbortedCall> {
+        match self.map(plan) {
+            Ok(scratch) => {
+                // Nobody is inside: it need not be marked.
+                self.mapped = None;
+                let returned = self.give_back();
+                returned
+                    .map(|stop| (scratch, stop))
+                    .map_err(|error| AbortedCall {
+                        reason: error.into(),
+                        leftover: Some(scratch),
+                        stop: Duration::ZERO,
+                    })
+            }
+            Err(aborted) => Err(self.abort(aborted)),
         }
-        let finished = match self.watch(scratch) {
-            Ok(Ending::Done) => self.finish(scratch, &mut xstate, None),
-            Ok(Ending::Fault(signal)) => self.finish(scratch, &mut xstate, Some(signal)),
-            Ok(Ending::Limit) => self.leave(),
-            Err(error) => return Err(self.abort(error.into())),
-        };
-        finished.map_err(|reason| AbortedCall {
-            reason,
-            leftover: Some(scratch),
-        })
     }
 
     /// Unmaps memory that a call has left.
@@ -175,20 +165,28 @@ impl<'a> Injection<'a> {
             Ok(()) => self.give_back().map_err(|error| AbortedCall {
                 reason: error.into(),
                 leftover: None,
+                stop: Duration::ZERO,
             }),
             Err(aborted) => Err(self.abort(aborted)),
         }
     }
 
-    fn step(&self, step: Step) {
+    pub(crate) fn step(&self, step: Step) {
         (self.on_step)(step);
     }
 
-    fn plant(&mut self) -> Result<(), Aborted> {
+    /// Writes the registers where the code finds them with which the thread goes on.
+    pub(crate) fn save_registers(&self) -> io::Result<()> {
         let continued = self.interruption.continued(&self.registers);
         self.memory
             .write(self.save.address, &SaveArea::content(&continued))?;
         self.step(Step::Saved);
+        Ok(())
+    }
+
+    fn plant(&mut self) -> Result<(), Aborted> {
+        self.save_registers()?;
+        self.is_planted = true;
         let mut code = self.place.original;
         for (place, byte) in code.iter_mut().zip(syscall_code()) {
             *place = *byte;
@@ -223,7 +221,7 @@ impl<'a> Injection<'a> {
         Ok(Ok(result.cast_unsigned()))
     }
 
-    fn prepare(&mut self, plan: &CallPlan<'_>) -> Result<Scratch, Aborted> {
+    fn map(&mut self, plan: &CallPlan<'_>) -> Result<Scratch, Aborted> {
         self.plant()?;
         let size = Scratch::size(plan);
         let arguments = [0, size as u64, READ_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0];
@@ -232,7 +230,7 @@ impl<'a> Injection<'a> {
         let scratch = Scratch { address, size };
         self.mapped = Some(scratch);
         self.step(Step::Mapped);
-        for (address, bytes) in scratch.content(plan) {
+        for (address, bytes) in scratch.code(plan) {
             self.memory.write(address, &bytes)?;
         }
         self.step(Step::Written);
@@ -244,128 +242,6 @@ impl<'a> Injection<'a> {
         }
         self.step(Step::Protected);
         Ok(scratch)
-    }
-
-    fn start(&mut self, scratch: Scratch) -> Result<(), ThreadError> {
-        self.memory.write(scratch.armed(), &1_u64.to_le_bytes())?;
-        self.thread.set_registers(&scratch.start(&self.registers))?;
-        self.step(Step::Entered);
-        self.thread.resume(0)?;
-        self.step(Step::Running);
-        Ok(())
-    }
-
-    fn report(&self, scratch: Scratch) -> Report {
-        Report::read(&self.memory.bytes_up_to(scratch.data(), Report::SIZE))
-    }
-
-    /// Waits until the function has returned.
-    fn watch(&mut self, scratch: Scratch) -> Result<Ending, ThreadError> {
-        let start = Instant::now();
-        loop {
-            if self.memory.word(scratch.data())? == 1 {
-                self.step(Step::Done);
-                return Ok(Ending::Done);
-            }
-            match self.thread.poll()? {
-                None => {}
-                Some(Stop::Ended) => return Err(ThreadError::Ended),
-                Some(Stop::Event | Stop::Group | Stop::Syscall) => self.thread.resume(0)?,
-                Some(Stop::Signal(signal)) if is_fault(signal) => {
-                    return Ok(Ending::Fault(signal));
-                }
-                Some(Stop::Signal(libc::SIGSTOP)) => self.thread.resume(libc::SIGSTOP)?,
-                // It came before the signals were blocked.
-                Some(Stop::Signal(signal)) => return Err(ThreadError::Signal(signal)),
-            }
-            if start.elapsed() > CALL_LIMIT {
-                return Ok(Ending::Limit);
-            }
-            pause();
-        }
-    }
-
-    /// Returns the thread after the call.
-    fn finish(
-        mut self,
-        scratch: Scratch,
-        xstate: &mut [u8],
-        fault: Option<c_int>,
-    ) -> Result<Finished, Aborted> {
-        let stopped = if fault.is_some() {
-            Ok(())
-        } else {
-            self.thread.stop_again()
-        };
-        let report = self.report(scratch);
-        let outcome = match fault {
-            Some(signal) => Err(CallFailure::Fault(signal)),
-            None => Ok(report.outcome.clone()),
-        };
-        let signal = match stopped {
-            Ok(()) => None,
-            Err(ThreadError::Signal(signal)) => Some(signal),
-            Err(error) => return Err(error.into()),
-        };
-        let now = self.thread.registers()?;
-        let is_inside = fault.is_some() || scratch.contains_code(now.rip);
-        self.step(Step::Caught);
-        if !is_inside {
-            // It did not wait for us, and has restored itself.
-            self.write_code(&self.place.original)?;
-            let stop = self.thread.detach(signal.unwrap_or(0))?;
-            let leftover = Some(scratch);
-            return Ok(Finished {
-                outcome,
-                stop,
-                leftover,
-            });
-        }
-        ptrace::set_xstate(self.thread.tid, xstate)?;
-        ptrace::set_signal_mask(self.thread.tid, report.old_mask)?;
-        self.step(Step::ExtendedState);
-        if let Some(signal) = signal {
-            let stop = self.give_back_with(signal)?;
-            return Ok(Finished {
-                outcome,
-                stop,
-                leftover: Some(scratch),
-            });
-        }
-        let (stop, leftover) = match self.unmap(scratch) {
-            Ok(()) => (self.give_back()?, None),
-            Err(Aborted::Thread(ThreadError::Signal(signal))) => {
-                (self.give_back_with(signal)?, Some(scratch))
-            }
-            Err(aborted) => return Err(aborted),
-        };
-        Ok(Finished {
-            outcome,
-            stop,
-            leftover,
-        })
-    }
-
-    /// Leaves a thread to itself whose function does not return.
-    fn leave(mut self) -> Result<Finished, Aborted> {
-        match self.thread.stop_again() {
-            Ok(()) => {
-                self.write_code(&self.place.original)?;
-                let stop = self.thread.detach(0)?;
-                Ok(Finished {
-                    outcome: Err(CallFailure::Limit),
-                    stop,
-                    leftover: None,
-                })
-            }
-            // It is detached when this thread ends.
-            Err(ThreadError::Slow) => Ok(Finished {
-                outcome: Err(CallFailure::Limit),
-                stop: self.thread.stopped_for(),
-                leftover: None,
-            }),
-            Err(error) => Err(error.into()),
-        }
     }
 
     fn unmap(&mut self, scratch: Scratch) -> Result<(), Aborted> {
@@ -386,19 +262,28 @@ impl<'a> Injection<'a> {
         }
     }
 
-    fn give_back_with(self, signal: c_int) -> Result<Duration, ThreadError> {
+    /// The same in such a stop.
+    pub(crate) fn give_back_with(self, signal: c_int) -> Result<Duration, ThreadError> {
         self.thread.set_registers(&self.final_registers(signal))?;
         if let Some(scratch) = self.mapped {
-            // The next call finds it.
+            // It can be unmapped from now on.
             drop(self.memory.write(scratch.left(), &1_u64.to_le_bytes()));
         }
         self.step(Step::Registers);
-        self.write_code(&self.place.original)?;
-        self.step(Step::Code);
+        self.restore_code()?;
         let on_step = self.on_step;
         let stop = self.thread.detach(signal)?;
         on_step(Step::Detached);
         Ok(stop)
+    }
+
+    /// Restores the program's first instructions.
+    fn restore_code(&self) -> io::Result<()> {
+        if self.is_planted {
+            self.write_code(&self.place.original)?;
+            self.step(Step::Code);
+        }
+        Ok(())
     }
 
     /// A signal that arrived meanwhile makes EINTR right.
@@ -411,31 +296,22 @@ impl<'a> Injection<'a> {
     }
 
     /// Returns the thread before the function was called.
-    fn abort(self, reason: Aborted) -> AbortedCall {
+    pub(crate) fn abort(self, reason: Aborted) -> AbortedCall {
         let leftover = self.mapped;
         let returned = match &reason {
             Aborted::Thread(ThreadError::Ended) => Err(ThreadError::Ended),
             Aborted::Thread(ThreadError::Signal(signal)) => self.give_back_with(*signal),
             _ => self.give_back(),
         };
-        let reason = match returned {
-            Ok(_) | Err(ThreadError::Ended) => reason,
-            Err(error) => error.into(),
+        let (reason, stop) = match returned {
+            Ok(stop) => (reason, stop),
+            Err(ThreadError::Ended) => (reason, Duration::ZERO),
+            Err(error) => (error.into(), Duration::ZERO),
         };
-        AbortedCall { reason, leftover }
+        AbortedCall {
+            reason,
+            leftover,
+            stop,
+        }
     }
-}
-
-enum Ending {
-    Done,
-    Fault(c_int),
-    Limit,
-}
-
-/// Signals that code sends itself. They are not blocked during the call.
-fn is_fault(signal: c_int) -> bool {
-    matches!(
-        signal,
-        libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS
-    )
 }

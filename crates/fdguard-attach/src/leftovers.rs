@@ -71,6 +71,15 @@ pub(crate) fn scratch_memory(memory: &Memory, regions: &[Region]) -> Result<Vec<
     Ok(found)
 }
 
+/// Whether no thread is inside this memory, nor about to be.
+pub(crate) fn is_free(memory: &Memory, scratch: Scratch) -> bool {
+    match read(memory, scratch.address) {
+        Some((_, report)) => report.left || !report.armed,
+        // A signal came before it was written.
+        None => memory.word(scratch.address).is_ok(),
+    }
+}
+
 fn read(memory: &Memory, address: u64) -> Option<(Scratch, Report)> {
     let report = Report::read(&memory.bytes(data_of(address), Report::SIZE).ok()?);
     let size = usize::try_from(report.scratch_size?).ok()?;

@@ -12,7 +12,7 @@ use libc::{c_int, c_long, pid_t};
 pub(crate) type Registers = libc::user_regs_struct;
 
 /// The largest extended state: with AMX it has 11 KiB.
-const MOST_XSTATE: usize = 64 * 1024;
+pub(crate) const MOST_XSTATE: usize = 64 * 1024;
 const NT_X86_XSTATE: usize = 0x202;
 
 /// Why a thread has stopped.

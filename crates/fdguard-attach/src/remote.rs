@@ -11,7 +11,7 @@
 use std::arch::global_asm;
 
 use crate::memory::number;
-use crate::ptrace::Registers;
+use crate::ptrace::{MOST_XSTATE, Registers};
 
 /// The first page of the scratch memory is the code; the stack above it ends in a fault if it
 /// overflows, because the code cannot be written.
@@ -22,6 +22,8 @@ const TEXT_SIZE: usize = 512;
 const NAMES_AT: usize = 0x100;
 const ERROR_AT: usize = NAMES_AT + 3 * TEXT_SIZE;
 const XSTATE_AT: usize = 4096;
+/// Memory that is not written costs nothing.
+const ARGUMENT_AT: usize = DATA_AT + XSTATE_AT + MOST_XSTATE;
 /// How long the code waits for the tracer when it is done, in cycles: about 20 ms.
 const PATIENCE: u64 = 60_000_000;
 /// All signals except faults: those of the code must reach the tracer, and a blocked one resets
@@ -57,6 +59,7 @@ const SIZE: usize = 0xb0;
 const HANDLE: usize = 0xb8;
 const PAUSE: usize = 0xc0;
 const ARMED: usize = 0xd0;
+const ACCESS: usize = 0xd8;
 const FD_NAME: usize = NAMES_AT;
 const PATH: usize = NAMES_AT + TEXT_SIZE;
 const ENTRY_NAME: usize = NAMES_AT + 2 * TEXT_SIZE;
@@ -154,6 +157,11 @@ global_asm!(
     "mov [rbx + {HANDLE}], rax",
     "test rax, rax",
     "jnz 9f",
+    "mov eax, 21", // access(path, R_OK): is it the file or the way to it?
+    "lea rdi, [rbx + {PATH}]",
+    "mov esi, 4",
+    "syscall",
+    "mov [rbx + {ACCESS}], rax",
     "call [rbx + {DLERROR}]",
     "test rax, rax",
     "jz 7f",
@@ -255,6 +263,7 @@ global_asm!(
     PAUSE = const PAUSE,
     FD_NAME = const FD_NAME,
     PATH = const PATH,
+    ACCESS = const ACCESS,
     ENTRY_NAME = const ENTRY_NAME,
     ERROR_AT = const ERROR_AT,
     TEXT_SIZE = const TEXT_SIZE,
@@ -368,8 +377,6 @@ pub(crate) struct CallPlan<'a> {
     pub(crate) entry_name: &'a [u8],
     pub(crate) library: &'a [u8],
     pub(crate) argument: &'a [u8],
-    pub(crate) xstate: &'a [u8],
-    pub(crate) save: SaveArea,
 }
 
 /// The memory that is mapped in the target for a call.
@@ -387,7 +394,7 @@ impl Scratch {
         } else {
             plan.library.len()
         };
-        DATA_AT + pages(XSTATE_AT + plan.xstate.len()) + pages(plan.argument.len()) + pages(library)
+        ARGUMENT_AT + pages(plan.argument.len()) + pages(library)
     }
 
     pub(crate) fn data(self) -> u64 {
@@ -398,11 +405,37 @@ impl Scratch {
         (self.address..self.address + CODE_SIZE as u64).contains(&address)
     }
 
-    /// The bytes to write, each with its place. The code comes first.
-    pub(crate) fn content(self, plan: &CallPlan<'_>) -> Vec<(u64, Vec<u8>)> {
+    /// The code and its data, each with its place.
+    pub(crate) fn code(self, plan: &CallPlan<'_>) -> [(u64, Vec<u8>); 2] {
+        let nobody = SaveArea { address: 0 };
+        let head = self.head(plan, nobody, &[]);
+        [(self.address, call_code().to_vec()), (self.data(), head)]
+    }
+
+    /// What is copied while no thread is stopped, each with its place.
+    pub(crate) fn bulk<'a>(self, plan: &CallPlan<'a>) -> [(u64, &'a [u8]); 2] {
+        let library = if plan.entry.is_some() {
+            &[]
+        } else {
+            plan.library
+        };
+        [
+            (self.argument(), plan.argument),
+            (self.library(plan), library),
+        ]
+    }
+
+    fn argument(self) -> u64 {
+        self.address + ARGUMENT_AT as u64
+    }
+
+    fn library(self, plan: &CallPlan<'_>) -> u64 {
+        self.argument() + pages(plan.argument.len()) as u64
+    }
+
+    /// The data for a thread with this extended state.
+    pub(crate) fn head(self, plan: &CallPlan<'_>, save: SaveArea, xstate: &[u8]) -> Vec<u8> {
         let data = self.data();
-        let argument = data + pages(XSTATE_AT + plan.xstate.len()) as u64;
-        let library = argument + pages(plan.argument.len()) as u64;
         let mut head = vec![0; XSTATE_AT];
         let words = [
             (DLOPEN, plan.dlopen),
@@ -412,12 +445,12 @@ impl Scratch {
             (ENTRY, plan.entry.unwrap_or(0)),
             (FULL_MASK, BLOCKED),
             (WAIT_CYCLES, PATIENCE),
-            (LIBRARY, library),
+            (LIBRARY, self.library(plan)),
             (LIBRARY_SIZE, plan.library.len() as u64),
-            (ARGUMENT, argument),
+            (ARGUMENT, self.argument()),
             (ARGUMENT_SIZE, plan.argument.len() as u64),
             (DIGITS, data + (PATH + plan.directory.len()) as u64),
-            (SAVE, plan.save.address),
+            (SAVE, save.address),
             (MXCSR, 0x1f80),
             (MAGIC_AT, MAGIC),
             (SIZE, self.size as u64),
@@ -428,13 +461,8 @@ impl Scratch {
         put_text(&mut head, FD_NAME, plan.name);
         put_text(&mut head, PATH, plan.directory);
         put_text(&mut head, ENTRY_NAME, plan.entry_name);
-        head.extend_from_slice(plan.xstate);
-        let mut parts = vec![(self.address, call_code().to_vec()), (data, head)];
-        parts.push((argument, plan.argument.to_vec()));
-        if plan.entry.is_none() {
-            parts.push((library, plan.library.to_vec()));
-        }
-        parts
+        head.extend_from_slice(xstate);
+        head
     }
 
     /// Where to note that a thread is about to start.
@@ -483,6 +511,8 @@ pub(crate) enum Outcome {
     /// The file for the library could not be created.
     NoMemfd(i32),
     NotWritten,
+    /// The process cannot open its own file; what the loader says.
+    NotReached(String),
     /// What the loader says.
     NotLoaded(String),
     NoSymbol,
@@ -505,6 +535,7 @@ impl Report {
         let outcome = match word(OUTCOME) {
             NO_MEMFD => Outcome::NoMemfd(-int(DESCRIPTOR)),
             NOT_WRITTEN => Outcome::NotWritten,
+            NOT_LOADED if word(ACCESS) != 0 => Outcome::NotReached(text(data)),
             NOT_LOADED => Outcome::NotLoaded(text(data)),
             NO_SYMBOL => Outcome::NoSymbol,
             CALLED => Outcome::Returned(int(RETURNED)),

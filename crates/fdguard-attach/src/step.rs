@@ -23,6 +23,10 @@ pub enum Step {
     Written,
     /// The code can run.
     Protected,
+    /// Argument and library are in the memory, while the threads run.
+    Copied,
+    /// The thread's own state is in it.
+    Filled,
     /// The thread will make the call.
     Entered,
     /// It does.
@@ -41,28 +45,4 @@ pub enum Step {
     Code,
     /// The thread is free.
     Detached,
-}
-
-impl Step {
-    /// All steps, in their order.
-    pub const ALL: [Self; 18] = [
-        Self::Seized,
-        Self::Stopped,
-        Self::Judged,
-        Self::Saved,
-        Self::Planted,
-        Self::Armed,
-        Self::Mapped,
-        Self::Written,
-        Self::Protected,
-        Self::Entered,
-        Self::Running,
-        Self::Done,
-        Self::Caught,
-        Self::ExtendedState,
-        Self::Unmapped,
-        Self::Registers,
-        Self::Code,
-        Self::Detached,
-    ];
 }

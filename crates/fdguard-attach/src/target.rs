@@ -9,40 +9,26 @@ use std::time::Duration;
 
 use fdguard_proc::ProcKey;
 
-use crate::borrow::Search;
+use crate::entry::Entry;
 use crate::examine::{Examined, check_threads, examine};
+use crate::function_call::{CallFailure, Finished};
 use crate::image::Image;
-use crate::injection::{Aborted, AbortedCall, CallFailure, CodePlace, Finished};
 use crate::leftovers::{code_place, scratch_memory};
 use crate::lock::EntryLock;
-use crate::ptrace;
-use crate::remote::{CallPlan, Outcome, SaveArea, Scratch};
+use crate::remote::{CallPlan, Outcome};
 use crate::stack::Tables;
 use crate::step::Step;
-use crate::thread::{ThreadError, sleep_precisely};
-use crate::{Error, Refusal};
+use crate::stop_times::StopTimes;
+use crate::thread::hurry;
+use crate::{Error, Refusal, RemoteCall};
 
-/// How often a call is begun again after a signal has arrived at the wrong moment.
-const MOST_CALLS: u32 = 50;
-const MOST_SWEEPS: u32 = 20;
+/// How long a thread may take to leave the code of a tracer that was killed.
+const LEAVING: Duration = Duration::from_millis(20);
 
 /// A running process, examined and not yet touched.
 pub struct Target {
     examined: Examined,
     tables: Mutex<Tables>,
-}
-
-/// A function was called inside the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteCall {
-    /// What the function returned.
-    pub returned: i32,
-    /// How long the borrowed thread did not do its own work.
-    pub stop: Duration,
-    /// The borrowed thread.
-    pub thread: u32,
-    /// How often threads were stopped to find one that can be borrowed, including this one.
-    pub tries: u32,
 }
 
 /// What is asked of the process.
@@ -107,7 +93,7 @@ impl Target {
         // The kernel detaches what is left when the tracing thread ends, whatever has happened.
         thread::scope(|scope| {
             let tracer = scope.spawn(|| {
-                sleep_precisely();
+                hurry();
                 self.locked_call(request)
             });
             tracer.join().unwrap_or_else(|_panic| {
@@ -143,33 +129,22 @@ impl Target {
 
     fn enter(&self, tables: &mut Tables, request: Request<'_>) -> Result<RemoteCall, Error> {
         tables.refresh().map_err(Error::System)?;
-        let (place, _is_leftover) =
+        let (place, is_leftover) =
             code_place(&self.examined, tables.regions()).map_err(Error::System)?;
-        let mut leftovers = scratch_memory(&self.examined.memory, tables.regions())?;
+        if is_leftover {
+            // A thread may still be there for one system call.
+            thread::sleep(LEAVING);
+        }
+        let leftovers = scratch_memory(&self.examined.memory, tables.regions())?;
         let name = library_name(request.library);
         let directory = descriptor_directory(tables);
-        let mut calls = 0;
-        let (thread, tries, finished) = loop {
-            calls += 1;
-            let entry = self.loaded_entry(tables, &name, request.entry)?;
-            let mut search = Search::new(&self.examined, tables, &place, request.on_step);
-            let injection = search.safe_thread()?;
-            let (thread, tries) = (injection.tid(), search.tries);
-            let xstate = ptrace::xstate(thread).map_err(Error::System)?;
-            let plan = self.plan(request, entry, &name, &directory, &xstate);
-            match injection.call(&plan) {
-                Ok(finished) => break (thread, tries, finished),
-                Err(AbortedCall { reason, leftover }) => {
-                    leftovers.extend(leftover);
-                    if calls >= MOST_CALLS || !is_worth_another_try(&reason) {
-                        return Err(error_of(reason));
-                    }
-                }
-            }
-        };
-        leftovers.extend(finished.leftover);
-        self.sweep(tables, &place, &leftovers);
-        answer(finished, thread, tries, request.entry)
+        let entry = self.loaded_entry(tables, &name, request.entry)?;
+        let plan = self.plan(request, entry, &name, &directory);
+        let mut way = Entry::new(&self.examined, tables, &place, leftovers, request.on_step);
+        let called = way.call(&plan);
+        way.sweep();
+        let (finished, thread) = called?;
+        answer(finished, thread, way.tries, way.stops, request.entry)
     }
 
     /// The function's address, if the library is loaded.
@@ -197,7 +172,6 @@ impl Target {
         entry: Option<u64>,
         name: &'a str,
         directory: &'a [u8],
-        xstate: &'a [u8],
     ) -> CallPlan<'a> {
         let address = |name: &[u8]| self.examined.functions.address(name).unwrap_or(0);
         CallPlan {
@@ -211,23 +185,6 @@ impl Target {
             entry_name: request.entry.to_bytes(),
             library: request.library,
             argument: request.argument,
-            xstate,
-            save: SaveArea { address: 0 },
-        }
-    }
-
-    /// Unmaps what calls have left, this one or one of a tracer that was killed. It is tried a few
-    /// times, because signals may interfere: the next call finds what remains.
-    fn sweep(&self, tables: &mut Tables, place: &CodePlace, leftovers: &[Scratch]) {
-        if leftovers.is_empty() {
-            return;
-        }
-        for _attempt in 0..MOST_SWEEPS {
-            let mut search = Search::new(&self.examined, tables, place, &|_step| {});
-            let swept = search.any_thread().map(|thread| thread.sweep(leftovers));
-            if matches!(swept, Ok(Ok(_)) | Err(_)) {
-                return;
-            }
         }
     }
 }
@@ -255,33 +212,18 @@ fn descriptor_directory(tables: &Tables) -> Vec<u8> {
     format!("/proc/self/{dots}fd/").into_bytes()
 }
 
-fn is_worth_another_try(reason: &Aborted) -> bool {
-    match reason {
-        Aborted::Thread(ThreadError::System(error)) => error.kind() != io::ErrorKind::NotFound,
-        Aborted::Thread(ThreadError::Denied) | Aborted::NoMemory(_) => false,
-        Aborted::Thread(_) => true,
-    }
-}
-
-fn error_of(reason: Aborted) -> Error {
-    match reason {
-        Aborted::NoMemory(errno) => Error::NoResource {
-            what: "memory",
-            source: io::Error::from_raw_os_error(errno),
-        },
-        Aborted::Thread(ThreadError::Ended) => Error::Ended,
-        Aborted::Thread(ThreadError::System(error)) => Error::System(error),
-        Aborted::Thread(ThreadError::Denied) => Refusal::Denied.into(),
-        Aborted::Thread(ThreadError::Group) => Refusal::Stopped.into(),
-        Aborted::Thread(ThreadError::Slow | ThreadError::Signal(_)) => Error::NoThread,
-    }
-}
-
-fn answer(finished: Finished, thread: u32, tries: u32, entry: &CStr) -> Result<RemoteCall, Error> {
+fn answer(
+    finished: Finished,
+    thread: u32,
+    tries: u32,
+    stops: StopTimes,
+    entry: &CStr,
+) -> Result<RemoteCall, Error> {
     match finished.outcome {
         Ok(Outcome::Returned(returned)) => Ok(RemoteCall {
             returned,
-            stop: finished.stop,
+            stop: stops.longest,
+            stop_total: stops.total,
             thread,
             tries,
         }),
@@ -293,9 +235,7 @@ fn answer(finished: Finished, thread: u32, tries: u32, entry: &CStr) -> Result<R
             what: "memory for the library",
             source: io::ErrorKind::StorageFull.into(),
         }),
-        Ok(Outcome::NotLoaded(reason)) if reason.contains("cannot open shared object") => {
-            Err(Error::NoProc { reason })
-        }
+        Ok(Outcome::NotReached(reason)) => Err(Error::NoProc { reason }),
         Ok(Outcome::NotLoaded(reason)) => Err(Error::NotLoaded { reason }),
         Ok(Outcome::NoSymbol) => Err(no_function(entry)),
         Ok(Outcome::NotStarted | Outcome::Unfinished) | Err(CallFailure::Limit) => {

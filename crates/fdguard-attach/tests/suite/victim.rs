@@ -1,7 +1,7 @@
 //! The victim: it waits in one way, and prints what came of it.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
@@ -125,6 +125,9 @@ impl Drop for Borrowed {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        // Its helper ends when nobody can write a line any more, and closes the output.
+        drop(self.stdin.take());
+        drop(self.stdout.read_to_end(&mut Vec::new()));
     }
 }
 
