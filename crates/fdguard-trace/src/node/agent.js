@@ -3,6 +3,8 @@
 // Node opens many things later than it is asked to, on a thread of libuv or from a callback of its own. So the stack is taken
 // where the program asks, and told once the number is known. To tell is to ask whether a file with a certain name exists;
 // without the library that is all that happens. No descriptor, timer or listener is left behind.
+//
+// In a program that already ran, it takes itself out again as soon as the library no longer answers.
 'use strict';
 
 // Written for every Node that would load it, so that those which it does not know run undisturbed.
@@ -14,6 +16,14 @@
   const DEPTH = 48;
   const MOST = 16384;
   const PLACES = 4096;
+  // As a module it was loaded at the start of the program.
+  const isLate = typeof module === 'undefined';
+  const AGENT = Symbol.for('fdguard.agent');
+  if (isLate) {
+    // Another one may be here since an earlier attach.
+    if (typeof process[AGENT] === 'function') process[AGENT]();
+    if (!existsSync(CALL + 'here')) return;
+  }
 
   // Of objects (sockets, servers, streams, handles): the stack of who asked for them.
   const asked = new WeakMap();
@@ -100,6 +110,7 @@
 
   // The stack to tell of: this one, or without own frames that of who asked for it before.
   function requester(...objects) {
+    if (isOver) return undefined;
     const stack = here();
     if (stack.isOwn) return stack;
     for (const object of objects) {
@@ -111,7 +122,7 @@
 
   function tell(whom, stack) {
     if (stack && stack.text !== '' && (typeof whom === 'string' || whom >= 0)) {
-      existsSync(CALL + whom + stack.text);
+      if (!existsSync(CALL + whom + stack.text) && isLate) undo();
     }
   }
 
@@ -122,6 +133,26 @@
     } catch (_) {
       return undefined;
     }
+  }
+
+  // What was patched, and how to restore it.
+  const patches = [];
+  let isOver = false;
+
+  // Whoever kept a patched function keeps one that passes calls on.
+  function undo() {
+    if (isOver) return;
+    isOver = true;
+    for (const { object, name, before, patched } of patches.splice(0).reverse()) {
+      quietly(() => {
+        if (object[name] === patched) Object.defineProperty(object, name, before);
+      });
+    }
+    known.clear();
+    quietly(() => require('module').syncBuiltinESMExports());
+    quietly(() => {
+      if (process[AGENT] === undo) delete process[AGENT];
+    });
   }
 
   function patch(object, name, make) {
@@ -136,6 +167,7 @@
       }
       const { enumerable, configurable } = before;
       Object.defineProperty(object, name, { value: patched, writable: true, enumerable, configurable });
+      if (isLate) patches.push({ object, name, before, patched });
     });
   }
 
@@ -153,7 +185,7 @@
     patch(object, name, (original) => function (...args) {
       quietly(() => {
         const stack = requester(this);
-        if (stack.isOwn || !asked.has(this)) asked.set(this, stack);
+        if (stack && (stack.isOwn || !asked.has(this))) asked.set(this, stack);
       });
       return Reflect.apply(original, this, args);
     });
@@ -337,4 +369,5 @@
 
   for (const part of [files, handles, sockets, workers]) quietly(part);
   quietly(() => require('module').syncBuiltinESMExports());
+  if (isLate) Object.defineProperty(process, AGENT, { value: undo, configurable: true });
 })();
