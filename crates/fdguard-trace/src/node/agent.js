@@ -199,7 +199,7 @@
     };
     for (const name of ['openSync', 'opendirSync']) {
       patch(fs, name, (original) => function (...args) {
-        const result = Reflect.apply(original, this, args);
+        const result = insidePublic(original, this, args);
         quietly(() => tell(whom(result), requester()));
         return result;
       });
@@ -215,11 +215,11 @@
             return Reflect.apply(callback, this, arguments);
           };
         }
-        return Reflect.apply(original, this, args);
+        return insidePublic(original, this, args);
       });
       patch(fs.promises, name, (original) => function (...args) {
         const stack = quietly(() => requester());
-        const promise = Reflect.apply(original, this, args);
+        const promise = insidePublic(original, this, args);
         return promise.then((result) => {
           quietly(() => tell(whom(result), stack));
           return result;
@@ -257,6 +257,49 @@
     }
   }
 
+  // Whether a public function that is patched is at work, which tells by itself.
+  let isInside = false;
+
+  function insidePublic(original, self, args) {
+    const before = isInside;
+    isInside = true;
+    try {
+      return Reflect.apply(original, self, args);
+    } finally {
+      isInside = before;
+    }
+  }
+
+  // A program may have kept `openSync` and the like before there was an agent. They all end here.
+  function keptFunctions() {
+    const fsBinding = binding('fs');
+    patch(fsBinding, 'open', (original) => function (...args) {
+      if (isInside || isOver) return Reflect.apply(original, this, args);
+      const stack = quietly(() => requester());
+      const request = args[3];
+      quietly(() => {
+        const { oncomplete } = request || {};
+        if (typeof oncomplete !== 'function') return;
+        request.oncomplete = function (error, fd) {
+          if (!error) quietly(() => tell(fd, stack));
+          return Reflect.apply(oncomplete, this, arguments);
+        };
+      });
+      const result = Reflect.apply(original, this, args);
+      if (typeof result === 'number') quietly(() => tell(result, stack));
+      return result;
+    });
+    patch(fsBinding, 'openFileHandle', (original) => function (...args) {
+      const result = Reflect.apply(original, this, args);
+      if (isInside || isOver || !result || typeof result.then !== 'function') return result;
+      const stack = quietly(() => requester());
+      return result.then((handle) => {
+        quietly(() => tell(handle.fd, stack));
+        return handle;
+      });
+    });
+  }
+
   // Node's own socket, server or process of a handle.
   function ownerOf(handle) {
     const symbol = Object.getOwnPropertySymbols(handle).find((one) => one.description === 'owner_symbol');
@@ -264,10 +307,15 @@
   }
 
   function prototype(name, type) {
+    const found = binding(name)[type];
+    return found ? found.prototype : {};
+  }
+
+  function binding(name) {
     const before = Object.getOwnPropertyDescriptor(process, 'noDeprecation');
     try {
       process.noDeprecation = true;
-      return process.binding(name)[type].prototype;
+      return process.binding(name);
     } catch (_) {
       return {};
     } finally {
@@ -368,6 +416,7 @@
   }
 
   for (const part of [files, handles, sockets, workers]) quietly(part);
+  if (isLate) quietly(keptFunctions);
   quietly(() => require('module').syncBuiltinESMExports());
   if (isLate) Object.defineProperty(process, AGENT, { value: undo, configurable: true });
 })();

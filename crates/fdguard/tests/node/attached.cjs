@@ -1,5 +1,7 @@
 // Opens what it is told to, one line at a time, after fdguard has attached.
 const fs = require('fs');
+const { openSync, promises } = fs;
+const { open } = promises;
 const net = require('net');
 const keep = [];
 const server = net.createServer((one) => keep.push(one));
@@ -7,6 +9,8 @@ const orders = {
   sync: () => fs.openSync('/dev/null'), // SYNC
   open: () => new Promise((done) => fs.open('/dev/null', (error, fd) => done(fd))), // OPEN
   promise: async () => keep.push(await fs.promises.open('/dev/null')), // PROMISE
+  kept: () => openSync('/dev/null'), // KEPT
+  kept2: async () => keep.push(await open('/dev/null')), // KEPT2
   connect: () => new Promise((done) => {
     keep.push(net.connect(server.address().port, '127.0.0.1', () => done('yes'))); // CONNECT
   }),
