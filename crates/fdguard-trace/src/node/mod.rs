@@ -17,6 +17,7 @@ use fdguard_wire::{InspectorAnswer, InspectorRequest};
 
 use options::NodeOptions;
 use port::PortHolder;
+use session::Leaver;
 
 /// The agent's text, which a launched Node loads as a module.
 pub(crate) const AGENT: &str = include_str!("agent.js");
@@ -67,6 +68,14 @@ impl NodeProgram {
         if options.port == 0 {
             return fail("its options let the inspector choose any port".to_owned());
         }
+        // Before the inspector opens: it could not be closed again.
+        if let Err(error) = session::check_network(pid) {
+            let reason = format!("it is in another network namespace: {error}");
+            return Err(AgentFailure {
+                way: "run fdguard with sudo".to_owned(),
+                ..AgentFailure::new(pid, reason)
+            });
+        }
         let port = options.port;
         let open = match PortHolder::find(pid, port) {
             PortHolder::Own(address) => Some(address),
@@ -103,7 +112,12 @@ impl NodeProgram {
             None => self.open_inspector(wake)?,
         };
         let is_ours = self.open.is_none();
-        let answer = session::evaluate(self.pid, address, &expression(is_ours));
+        let leaver = if is_ours {
+            Leaver::Node
+        } else {
+            Leaver::Client
+        };
+        let answer = session::evaluate(self.pid, address, expression(leaver), leaver);
         let failure = match answer.as_deref() {
             Ok("installed") => None,
             Ok("unheard") => Some("the program replaced fs.existsSync".to_owned()),
@@ -170,11 +184,9 @@ impl NodeProgram {
     pub(crate) fn close_late(&self) {
         if let PortHolder::Own(address) = PortHolder::find(self.pid, self.port) {
             // It was asked for by fdguard, and is nobody's if this fails as well: the report says it.
-            drop(session::evaluate(
-                self.pid,
-                address,
-                &format!("{CLOSE}; 'closed'"),
-            ));
+            let text = format!("{CLOSE}; 'closed'");
+            drop(session::evaluate(self.pid, address, text, Leaver::Node));
+            self.wait_until_closed();
         }
     }
 }
@@ -247,8 +259,11 @@ const CLOSE: &str = "(process.getBuiltinModule || require)('timers')\
     .setTimeout(() => process._debugEnd(), 0).unref()";
 
 /// The agent, evaluated in the program. Its value is what became of it.
-fn expression(is_ours: bool) -> String {
-    let close = if is_ours { CLOSE } else { "" };
+fn expression(leaver: Leaver) -> String {
+    let close = match leaver {
+        Leaver::Node => CLOSE,
+        Leaver::Client => "",
+    };
     format!(
         "((fdguardRequire) => {{\n\
          try {{\n\
@@ -263,7 +278,7 @@ fn expression(is_ours: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{code, expression, is_node};
+    use super::{Leaver, code, expression, is_node};
 
     #[test]
     fn node_is_known_by_its_file() {
@@ -291,7 +306,7 @@ mod tests {
 
     #[test]
     fn only_an_inspector_of_fdguard_is_closed() {
-        assert!(expression(true).contains("_debugEnd"));
-        assert!(!expression(false).contains("_debugEnd"));
+        assert!(expression(Leaver::Node).contains("_debugEnd"));
+        assert!(!expression(Leaver::Client).contains("_debugEnd"));
     }
 }

@@ -49,8 +49,8 @@ impl NodeOptions {
     }
 
     /// Reads up to the script's name: the words after it are the program's own.
-    fn read<'a>(&mut self, words: impl Iterator<Item = &'a [u8]>) {
-        let mut before: &[u8] = b"";
+    fn read<'a, W: Iterator<Item = &'a [u8]>>(&mut self, words: W) {
+        let mut before: &'a [u8] = b"";
         for word in words {
             let is_value = WITH_VALUE.contains(&before);
             if !is_value && (!word.starts_with(b"-") || word == b"--" || word == b"-") {

@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -14,20 +15,58 @@ use super::websocket::{
     HttpAnswer, ServerFrame, UnreadableAnswer, close_frame, get, text_frame, upgrade,
 };
 
-/// How long the whole conversation may take.
+/// How long fdguard waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the connection is kept for a Node that is to end it.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// Who ends the conversation. Node crashes (18 to 22) if its inspector is closed in the moment in
+/// which a client leaves, so the client leaves first or last, but never meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaver {
+    /// The inspector stays open.
+    Client,
+    /// The evaluated text closes the inspector.
+    Node,
+}
 
 /// Evaluates a text in the main thread of a process and returns its string. The address must be the
 /// process's own, as it sees it.
-pub(super) fn evaluate(pid: u32, address: SocketAddr, text: &str) -> io::Result<String> {
-    // A thread of its own, because it may have to enter the network namespace of the process.
+pub(super) fn evaluate(
+    pid: u32,
+    address: SocketAddr,
+    text: String,
+    leaver: Leaver,
+) -> io::Result<String> {
+    // A thread of its own, because it may have to enter the network namespace of the process, and
+    // may have to keep the connection for longer than fdguard waits.
+    let (sender, receiver) = mpsc::channel();
+    let work = move || {
+        let answer = enter_network(pid)
+            .and_then(|()| Inspector::connect(address))
+            .and_then(|mut inspector| Ok((inspector.evaluate(&text), inspector)));
+        match answer {
+            Ok((answer, inspector)) => {
+                drop(sender.send(answer));
+                inspector.leave(leaver);
+            }
+            Err(error) => drop(sender.send(Err(error))),
+        }
+    };
+    std::thread::Builder::new()
+        .name("inspector".to_owned())
+        .spawn(work)?;
+    receiver
+        .recv_timeout(PATIENCE)
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Whether the process's loopback can be reached at all.
+pub(super) fn check_network(pid: u32) -> io::Result<()> {
     std::thread::scope(|scope| {
-        let work = scope.spawn(|| {
-            enter_network(pid)?;
-            Inspector::connect(address)?.evaluate(text)
-        });
+        let work = scope.spawn(|| enter_network(pid));
         work.join()
-            .unwrap_or_else(|_| Err(io::Error::other("the conversation failed")))
+            .unwrap_or_else(|_| Err(io::Error::other("the thread failed")))
     })
 }
 
@@ -69,7 +108,7 @@ impl Inspector {
     }
 
     fn open(address: SocketAddr) -> io::Result<Self> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + KEPT;
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -93,7 +132,7 @@ impl Inspector {
         }
     }
 
-    fn evaluate(mut self, text: &str) -> io::Result<String> {
+    fn evaluate(&mut self, text: &str) -> io::Result<String> {
         let request = json!({
             "id": 1,
             "method": "Runtime.evaluate",
@@ -106,22 +145,13 @@ impl Inspector {
         });
         self.stream.write_all(&text_frame(&request.to_string()))?;
         let answer = loop {
-            let (text, is_close) = self.receive(|bytes| {
-                let frame = ServerFrame::parse(bytes)?;
-                let text = |one: &ServerFrame<'_>| one.text.map(<[u8]>::to_vec);
-                Ok(frame.map(|one| ((text(&one), one.is_close), one.length)))
-            })?;
-            if is_close {
+            let Some(message) = self.next_message()? else {
                 return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let message: Value =
-                serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default();
+            };
             if message.get("id") == Some(&json!(1)) {
                 break message;
             }
         };
-        // Node closes the connection itself if this does not arrive.
-        drop(self.stream.write_all(&close_frame()));
         let value = answer.pointer("/result/result/value");
         let value = value.and_then(Value::as_str);
         value.map(str::to_owned).ok_or_else(|| {
@@ -129,6 +159,25 @@ impl Inspector {
             let reason = reason.and_then(Value::as_str).unwrap_or("no result");
             io::Error::other(reason.lines().next().unwrap_or_default().to_owned())
         })
+    }
+
+    /// The next message; `None` if Node ends the conversation.
+    fn next_message(&mut self) -> io::Result<Option<Value>> {
+        let (text, is_close) = self.receive(|bytes| {
+            let frame = ServerFrame::parse(bytes)?;
+            let text = |one: &ServerFrame<'_>| one.text.map(<[u8]>::to_vec);
+            Ok(frame.map(|one| ((text(&one), one.is_close), one.length)))
+        })?;
+        let message = serde_json::from_slice(&text.unwrap_or_default());
+        Ok((!is_close).then(|| message.unwrap_or_default()))
+    }
+
+    /// Ends the conversation. Node's main thread waits for the answer to its farewell.
+    fn leave(mut self, leaver: Leaver) {
+        if leaver == Leaver::Node {
+            while let Ok(Some(_)) = self.next_message() {}
+        }
+        drop(self.stream.write_all(&close_frame()));
     }
 
     /// Reads until the parser has what it needs, or the time is over.
@@ -167,7 +216,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
-    use super::evaluate;
+    use super::{Leaver, evaluate};
 
     /// A server that gives each connection one of these answers.
     fn serve(answers: Vec<Vec<u8>>) -> std::net::SocketAddr {
@@ -202,7 +251,8 @@ mod tests {
         }
         let url = r#"[{"webSocketDebuggerUrl":"ws://127.0.0.1:1/0f-2c"}]"#;
         let address = serve(vec![list(url), socket]);
-        assert_eq!(evaluate(std::process::id(), address, "1").unwrap(), "yes");
+        let answer = evaluate(std::process::id(), address, "1".to_owned(), Leaver::Client);
+        assert_eq!(answer.unwrap(), "yes");
     }
 
     #[test]
@@ -215,7 +265,8 @@ mod tests {
             b"HTTP/1.1 404 Not Found\r\n\r\n".to_vec(),
             b"SSH-2.0-OpenSSH\r\n\r\n".to_vec(),
         ] {
-            evaluate(here, serve(vec![answer]), "1").unwrap_err();
+            let address = serve(vec![answer]);
+            evaluate(here, address, "1".to_owned(), Leaver::Node).unwrap_err();
         }
     }
 }

@@ -224,7 +224,9 @@ fn the_loopback_of_another_network_is_entered() {
     let mut command = Command::new("unshare");
     let line = "ip link set lo up && exec \"$0\" \"$1\"";
     command.args(["--net", "sh", "-c", line]).arg(&node.path);
-    command.arg(script("attached.cjs")).stderr(std::process::Stdio::null());
+    command
+        .arg(script("attached.cjs"))
+        .stderr(std::process::Stdio::null());
     let mut runner = Runner::of(command.env_remove("NODE_OPTIONS"));
     let mut attaching = Attaching::trace(&[&runner.pid.to_string()]);
     attaching.wait_for("JavaScript lines of");

@@ -113,7 +113,7 @@ pub(in crate::command) fn attach_to(
             milliseconds(stop)
         )),
         AttachStep::OpenInspector { pid, comm, port } => notify(&format!(
-            "opening Node's inspector in {} on port {port} for a moment: Node prints a few lines to the program's stderr",
+            "using Node's inspector in {} on port {port} for a moment: Node prints a few lines to the program's stderr",
             name(pid, comm)
         )),
         AttachStep::Lines {
