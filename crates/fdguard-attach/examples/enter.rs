@@ -1,6 +1,6 @@
 //! Enters a process once: `enter PID LIBRARY ENTRY [ARGUMENT]`. For the tests of this crate: with
 //! `KILL_AT=STEP` (or `STEP:2` for its second time) it kills itself at that step, and with
-//! `STOP_AT` it reports the step and waits there for a line. `TIMES` prints when each step was done.
+//! `STOP_AT` it reports the step and waits there for a line. `TIMES` prints when each step is done.
 
 #![expect(
     clippy::print_stdout,
@@ -19,12 +19,12 @@ use fdguard_attach::{Step, Target};
 use rustix::process::{Signal, getpid, kill_process};
 
 /// A step that is watched, and its how-manieth time.
-struct Watched {
+struct WatchedStep {
     name: String,
     times: AtomicU32,
 }
 
-impl Watched {
+impl WatchedStep {
     fn from_env(variable: &str) -> Option<Self> {
         let value = env::var(variable).ok()?;
         let (name, times) = value.split_once(':').unwrap_or((&value, "1"));
@@ -41,7 +41,10 @@ impl Watched {
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let (kill_at, stop_at) = (Watched::from_env("KILL_AT"), Watched::from_env("STOP_AT"));
+    let (kill_at, stop_at) = (
+        WatchedStep::from_env("KILL_AT"),
+        WatchedStep::from_env("STOP_AT"),
+    );
     let start = Instant::now();
     let timed = env::var_os("TIMES").is_some();
     let on_step = |step| {

@@ -204,7 +204,7 @@ fn denial(pid: u32) -> Option<Denial> {
     Some(Denial {
         own_uid: rustix::process::geteuid().as_raw(),
         uid: ProcStatus::parse(&status).uid?,
-        directory_uid: fs::metadata(format!("/proc/{pid}")).ok()?.uid(),
+        file_uid: fs::metadata(format!("/proc/{pid}/stat")).ok()?.uid(),
         yama_scope: scope.and_then(|scope| scope.trim().parse().ok()),
     })
 }

@@ -240,7 +240,6 @@ impl<'a> Injection<'a> {
         let protected = self.syscall(SYS_MPROTECT, arguments)?;
         if let Err(errno) = protected {
             self.unmap(scratch)?;
-            self.mapped = None;
             return Err(Aborted::NoMemory(errno));
         }
         self.step(Step::Protected);
@@ -248,6 +247,7 @@ impl<'a> Injection<'a> {
     }
 
     fn start(&mut self, scratch: Scratch) -> Result<(), ThreadError> {
+        self.memory.write(scratch.armed(), &1_u64.to_le_bytes())?;
         self.thread.set_registers(&scratch.start(&self.registers))?;
         self.step(Step::Entered);
         self.thread.resume(0)?;
@@ -372,6 +372,7 @@ impl<'a> Injection<'a> {
         let arguments = [scratch.address, scratch.size as u64, 0, 0, 0, 0];
         // What cannot be unmapped stays.
         let _unmapped = self.syscall(SYS_MUNMAP, arguments)?;
+        self.mapped = None;
         self.step(Step::Unmapped);
         Ok(())
     }
@@ -387,6 +388,10 @@ impl<'a> Injection<'a> {
 
     fn give_back_with(self, signal: c_int) -> Result<Duration, ThreadError> {
         self.thread.set_registers(&self.final_registers(signal))?;
+        if let Some(scratch) = self.mapped {
+            // The next call finds it.
+            drop(self.memory.write(scratch.left(), &1_u64.to_le_bytes()));
+        }
         self.step(Step::Registers);
         self.write_code(&self.place.original)?;
         self.step(Step::Code);

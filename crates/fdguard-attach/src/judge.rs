@@ -1,7 +1,7 @@
 //! Whether a thread can run the loader now: judged by the functions on its stack.
 //!
 //! The loader takes its own lock and the allocator's. A thread inside of either would wait for
-//! itself. Inner functions of the C library have no names, so that its entry points are judged: only
+//! itself. Inner functions of the C library have no names, so its entry points are judged: only
 //! those of the lists below are known to hold nothing.
 
 /// A frame, the innermost first.

@@ -11,7 +11,7 @@ use crate::examine::Examined;
 use crate::injection::CodePlace;
 use crate::maps::Region;
 use crate::memory::Memory;
-use crate::remote::{CODE_SIZE, Report, Scratch, data_of, syscall_code};
+use crate::remote::{CODE_SIZE, Outcome, Report, Scratch, data_of, syscall_code};
 
 /// How long code that has no tracer may take to restore its thread.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -54,11 +54,15 @@ pub(crate) fn scratch_memory(memory: &Memory, regions: &[Region]) -> Result<Vec<
     let start = Instant::now();
     for page in pages {
         while let Some((scratch, report)) = read(memory, page.start) {
-            if report.left {
+            if report.left || !report.armed {
                 found.push(scratch);
                 break;
             }
             if start.elapsed() > PATIENCE {
+                if report.outcome == Outcome::NotStarted {
+                    // The tracer died in between; whether a thread will come is not known.
+                    break;
+                }
                 return Err(Refusal::Unfinished);
             }
             sleep(Duration::from_millis(5));

@@ -5,7 +5,7 @@
 //! not loaded yet, calls one function of it, and returns the thread as it was. If this process is
 //! killed at any moment, the other one goes on.
 //!
-//! The way of a call: `candidates` chooses a thread by what it waits for, `thread` stops it, `stack`
+//! The way of a call: `candidates` picks a thread by what it waits for, `thread` stops it, `stack`
 //! follows its stack, `judge` decides whether it holds a lock that the loader needs, `injection`
 //! runs the code of `remote` on it, and `restart` says what it continues with.
 
@@ -33,4 +33,4 @@ mod thread;
 pub use error::Error;
 pub use refusal::Refusal;
 pub use step::Step;
-pub use target::{Call, Target};
+pub use target::{RemoteCall, Target};

@@ -132,7 +132,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert_eq!(regions.len(), 9);
         assert!(regions[2].is_writable() && regions[2].path == b"[heap]");
         let modules = modules(&regions);
-        let names: Vec<_> = modules.iter().map(|one| one.shown_name()).collect();
+        let names: Vec<_> = modules.iter().map(super::Module::shown_name).collect();
         assert_eq!(names, ["sleep", "memfd:a b", "[vdso]"]);
         assert_eq!(
             (modules[0].start, modules[0].end),

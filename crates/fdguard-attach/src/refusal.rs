@@ -135,8 +135,8 @@ impl Refusal {
 pub(crate) struct Denial {
     pub(crate) own_uid: u32,
     pub(crate) uid: u32,
-    /// The owner of the process's directory: root for one that is not dumpable.
-    pub(crate) directory_uid: u32,
+    /// The owner of the files in its directory: root for one that is not dumpable.
+    pub(crate) file_uid: u32,
     pub(crate) yama_scope: Option<u32>,
 }
 
@@ -145,7 +145,7 @@ impl Denial {
         if self.own_uid != 0 && self.uid != self.own_uid {
             return Refusal::OtherUser { uid: self.uid };
         }
-        if self.own_uid != 0 && self.directory_uid != self.own_uid {
+        if self.own_uid != 0 && self.file_uid != self.own_uid {
             return Refusal::NotDumpable;
         }
         match self.yama_scope {
@@ -164,7 +164,7 @@ mod tests {
         let denial = Denial {
             own_uid: 1000,
             uid: 1000,
-            directory_uid: 1000,
+            file_uid: 1000,
             yama_scope: None,
         };
         assert_eq!(denial.reason(), Refusal::Denied);
@@ -174,7 +174,7 @@ mod tests {
         };
         assert_eq!(yama.reason(), Refusal::Yama { scope: 1 });
         let protected = Denial {
-            directory_uid: 0,
+            file_uid: 0,
             ..yama
         };
         assert_eq!(protected.reason(), Refusal::NotDumpable);

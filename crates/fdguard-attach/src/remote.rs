@@ -24,7 +24,7 @@ const ERROR_AT: usize = NAMES_AT + 3 * TEXT_SIZE;
 const XSTATE_AT: usize = 4096;
 /// How long the code waits for the tracer when it is done, in cycles: about 20 ms.
 const PATIENCE: u64 = 60_000_000;
-/// All signals except faults: those of our code must reach the tracer, and a blocked one would reset
+/// All signals except faults: those of the code must reach the tracer, and a blocked one resets
 /// the program's handler. ILL, TRAP, BUS, FPE, SEGV, SYS.
 const BLOCKED: u64 = !(1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 30);
 /// Marks the data, so that what a killed tracer left is recognized.
@@ -56,6 +56,7 @@ const MAGIC_AT: usize = 0xa8;
 const SIZE: usize = 0xb0;
 const HANDLE: usize = 0xb8;
 const PAUSE: usize = 0xc0;
+const ARMED: usize = 0xd0;
 const FD_NAME: usize = NAMES_AT;
 const PATH: usize = NAMES_AT + TEXT_SIZE;
 const ENTRY_NAME: usize = NAMES_AT + 2 * TEXT_SIZE;
@@ -436,6 +437,16 @@ impl Scratch {
         parts
     }
 
+    /// Where to note that a thread is about to start.
+    pub(crate) fn armed(self) -> u64 {
+        self.data() + ARMED as u64
+    }
+
+    /// Where to note that no thread is inside any more.
+    pub(crate) fn left(self) -> u64 {
+        self.data() + LEFT as u64
+    }
+
     /// The registers that start the call.
     pub(crate) fn start(self, registers: &Registers) -> Registers {
         Registers {
@@ -455,7 +466,9 @@ impl Scratch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) done: bool,
-    /// Whether the code has restored the thread by itself.
+    /// Whether a thread was about to start.
+    pub(crate) armed: bool,
+    /// Whether the thread was restored.
     pub(crate) left: bool,
     pub(crate) outcome: Outcome,
     pub(crate) old_mask: u64,
@@ -473,6 +486,7 @@ pub(crate) enum Outcome {
     /// What the loader says.
     NotLoaded(String),
     NoSymbol,
+    NotStarted,
     Unfinished,
 }
 
@@ -494,10 +508,12 @@ impl Report {
             NOT_LOADED => Outcome::NotLoaded(text(data)),
             NO_SYMBOL => Outcome::NoSymbol,
             CALLED => Outcome::Returned(int(RETURNED)),
+            0 => Outcome::NotStarted,
             _ => Outcome::Unfinished,
         };
         Self {
             done: word(DONE) == 1,
+            armed: word(ARMED) == 1,
             left: word(LEFT) == 1,
             outcome,
             old_mask: word(OLD_MASK),

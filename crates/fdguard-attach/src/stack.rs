@@ -252,11 +252,11 @@ struct TableSource<'a> {
 
 impl TableSource<'_> {
     fn bytes(&self, address: u64, size: usize) -> Option<Vec<u8>> {
-        let from_file = self.from_file(address, size);
+        let from_file = self.file_bytes(address, size);
         from_file.or_else(|| self.memory.bytes(address, size).ok())
     }
 
-    fn from_file(&self, address: u64, size: usize) -> Option<Vec<u8>> {
+    fn file_bytes(&self, address: u64, size: usize) -> Option<Vec<u8>> {
         let file = self.file.as_ref()?;
         let end = address + size as u64;
         let mut regions = self.regions.iter();

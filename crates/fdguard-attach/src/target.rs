@@ -24,6 +24,7 @@ use crate::{Error, Refusal};
 
 /// How often a call is begun again after a signal has arrived at the wrong moment.
 const MOST_CALLS: u32 = 50;
+const MOST_SWEEPS: u32 = 20;
 
 /// A running process, examined and not yet touched.
 pub struct Target {
@@ -33,7 +34,7 @@ pub struct Target {
 
 /// A function was called inside the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct RemoteCall {
     /// What the function returned.
     pub returned: i32,
     /// How long the borrowed thread did not do its own work.
@@ -84,7 +85,7 @@ impl Target {
 
     /// Loads `library` (the bytes of a shared object), unless it is loaded already, and calls its
     /// function `int entry(const void *argument, size_t size)` with a copy of `argument`.
-    pub fn call(&self, library: &[u8], entry: &CStr, argument: &[u8]) -> Result<Call, Error> {
+    pub fn call(&self, library: &[u8], entry: &CStr, argument: &[u8]) -> Result<RemoteCall, Error> {
         self.call_observed(library, entry, argument, &|_step| {})
     }
 
@@ -96,7 +97,7 @@ impl Target {
         entry: &CStr,
         argument: &[u8],
         on_step: &(dyn Fn(Step) + Sync),
-    ) -> Result<Call, Error> {
+    ) -> Result<RemoteCall, Error> {
         let request = Request {
             library,
             entry,
@@ -117,7 +118,7 @@ impl Target {
         })
     }
 
-    fn locked_call(&self, request: Request<'_>) -> Result<Call, Error> {
+    fn locked_call(&self, request: Request<'_>) -> Result<RemoteCall, Error> {
         let pid = self.pid();
         let lock = EntryLock::take(pid).map_err(|_gone| Error::Ended)?;
         let Some(_lock) = lock else {
@@ -130,12 +131,17 @@ impl Target {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let result = self.enter(&mut tables, request);
         match result {
-            Err(Error::System(_)) if !self.examined.key.is_alive() => Err(Error::Ended),
+            // A killed process is there for a moment while its threads are gone.
+            Err(Error::System(error))
+                if error.raw_os_error() == Some(libc::ESRCH) || !self.examined.key.is_alive() =>
+            {
+                Err(Error::Ended)
+            }
             result => result,
         }
     }
 
-    fn enter(&self, tables: &mut Tables, request: Request<'_>) -> Result<Call, Error> {
+    fn enter(&self, tables: &mut Tables, request: Request<'_>) -> Result<RemoteCall, Error> {
         tables.refresh().map_err(Error::System)?;
         let (place, _is_leftover) =
             code_place(&self.examined, tables.regions()).map_err(Error::System)?;
@@ -210,16 +216,18 @@ impl Target {
         }
     }
 
-    /// Unmaps what calls have left, this one or one of a tracer that was killed. It is tried once:
-    /// the next call finds what remains.
+    /// Unmaps what calls have left, this one or one of a tracer that was killed. It is tried a few
+    /// times, because signals may interfere: the next call finds what remains.
     fn sweep(&self, tables: &mut Tables, place: &CodePlace, leftovers: &[Scratch]) {
         if leftovers.is_empty() {
             return;
         }
-        let silent = |_step| {};
-        let mut search = Search::new(&self.examined, tables, place, &silent);
-        if let Ok(injection) = search.any_thread() {
-            drop(injection.sweep(leftovers));
+        for _attempt in 0..MOST_SWEEPS {
+            let mut search = Search::new(&self.examined, tables, place, &|_step| {});
+            let swept = search.any_thread().map(|thread| thread.sweep(leftovers));
+            if matches!(swept, Ok(Ok(_)) | Err(_)) {
+                return;
+            }
         }
     }
 }
@@ -269,9 +277,9 @@ fn error_of(reason: Aborted) -> Error {
     }
 }
 
-fn answer(finished: Finished, thread: u32, tries: u32, entry: &CStr) -> Result<Call, Error> {
+fn answer(finished: Finished, thread: u32, tries: u32, entry: &CStr) -> Result<RemoteCall, Error> {
     match finished.outcome {
-        Ok(Outcome::Returned(returned)) => Ok(Call {
+        Ok(Outcome::Returned(returned)) => Ok(RemoteCall {
             returned,
             stop: finished.stop,
             thread,
@@ -290,7 +298,9 @@ fn answer(finished: Finished, thread: u32, tries: u32, entry: &CStr) -> Result<C
         }
         Ok(Outcome::NotLoaded(reason)) => Err(Error::NotLoaded { reason }),
         Ok(Outcome::NoSymbol) => Err(no_function(entry)),
-        Ok(Outcome::Unfinished) | Err(CallFailure::Limit) => Err(Error::Limit),
+        Ok(Outcome::NotStarted | Outcome::Unfinished) | Err(CallFailure::Limit) => {
+            Err(Error::Limit)
+        }
         Err(CallFailure::Fault(signal)) => Err(Error::Fault { signal }),
     }
 }

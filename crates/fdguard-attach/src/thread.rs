@@ -11,16 +11,14 @@ use crate::ptrace::{self, Registers, Stop};
 
 /// How long a thread may take to stop. One that takes longer is in the kernel for something else.
 const STOP_LIMIT: Duration = Duration::from_millis(200);
-/// How often a stop is looked for: waiting for it would have no limit. Sleeping leaves the processor
+/// How often a stop is looked for: waiting for it has no limit. Sleeping leaves the processor
 /// to the other thread; yielding would give it to anybody for a whole time slice.
 const PAUSE: Duration = Duration::from_micros(10);
 
 /// Lets this thread sleep for microseconds: usually the kernel adds fifty to save power.
 pub(crate) fn sleep_precisely() {
     // Otherwise stops take a little longer.
-    drop(rustix::thread::set_current_timer_slack(Some(
-        NonZeroU64::MIN,
-    )));
+    let _unchanged = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
 /// Waits a little for the other process.

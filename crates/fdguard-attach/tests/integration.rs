@@ -3,7 +3,6 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     reason = "helpers of tests, outside of the test functions"
 )]
 

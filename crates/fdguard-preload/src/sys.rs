@@ -403,8 +403,8 @@ pub(crate) fn open_numbers(first: u32) -> u64 {
     bits
 }
 
-/// Reports every open number: the first of 64, and one bit for each. Without `/proc` only the numbers
-/// below 1024 are reported.
+/// Reports every open number: the first of 64, and one bit for each. Without `/proc` only the
+/// numbers below 1024 are reported.
 pub(crate) fn each_open(mut report: impl FnMut(u32, u64)) {
     let flags = O_DIRECTORY | O_CLOEXEC;
     let path = c"/proc/self/fd".as_ptr() as usize;

@@ -91,13 +91,13 @@ fn dir_of(pid: u32) -> Result<Option<PathBuf>, Error> {
         path.parent().map(Path::to_owned)
     });
     // A file of an attached process stays mapped if the fdguard that attached was killed.
-    let mapped = mapped.filter(|path| trace_dir::is_one(path));
+    let mut mapped = mapped.filter(|path| trace_dir::is_one(path));
     let environ = read(pid, "environ")?;
     let told = environ::values(&environ, VARIABLE);
     let told = told.map(|value| PathBuf::from(OsString::from_vec(value.to_vec())));
     let told: Vec<PathBuf> = told.filter(|path| trace_dir::is_one(path)).collect();
     let is_live = |path: &PathBuf| told.contains(path) || stale_dirs::is_claimed(path);
-    let mapped = mapped.filter(is_live).next();
+    let mapped = mapped.find(is_live);
     Ok(mapped.or_else(|| told.first().cloned()))
 }
 

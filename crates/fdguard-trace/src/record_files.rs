@@ -7,11 +7,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use fdguard_core::TraceKey;
+use fdguard_proc::stat::ProcStat;
 use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
 use crate::ring::Ring;
 use crate::table::ProcessTable;
+use crate::trace_dir::LIBRARY_NAME;
 
 /// How the name of a process's file ends.
 const SUFFIX: &str = ".fdguard";
@@ -61,12 +63,16 @@ impl RecordFiles {
     /// Whether the process `pid` has replaced the program that wrote the file: then the file is no
     /// longer mapped.
     pub(crate) fn is_outlived(&self, key: TraceKey, pid: u32) -> bool {
-        let file = self.file(key);
-        let name = file.file_name().unwrap_or_default().as_bytes();
+        let dir = self.dir.file_name().unwrap_or_default().as_bytes();
+        // A newer table of this process counts too: it is in none of the tables read so far.
+        let tables = [dir, format!("/{}-", key.pid).as_bytes()].concat();
         let is_absent = || {
             let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-            // An ended process has no maps, and if the maps cannot be read, the table is trusted.
-            !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
+            match program_after(&maps, &tables) {
+                Successor::None => false,
+                Successor::Loading => is_sleeping(pid),
+                Successor::Other => true,
+            }
         };
         // A process that ends during the read yields a part; the second read yields nothing.
         is_absent() && is_absent()
@@ -91,6 +97,37 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
+/// What a process runs instead of the program with a known table.
+#[derive(Debug, PartialEq, Eq)]
+enum Successor {
+    /// It has ended, or records still or again.
+    None,
+    /// One whose libraries are being loaded: ours may be among them, or did not begin to record.
+    Loading,
+    /// One without our library.
+    Other,
+}
+
+/// By what is mapped: `tables` is how the paths of the process's tables begin.
+fn program_after(maps: &[u8], tables: &[u8]) -> Successor {
+    let is_mapped = |name: &[u8]| maps.windows(name.len()).any(|part| part == name);
+    // An ended process has no maps, and if the maps cannot be read, the table is trusted.
+    if maps.is_empty() || is_mapped(tables) {
+        return Successor::None;
+    }
+    let has_libc = is_mapped(b"/libc.so") || is_mapped(b"/libc-");
+    if is_mapped(LIBRARY_NAME.as_bytes()) || (is_mapped(b"/ld-linux") && !has_libc) {
+        return Successor::Loading;
+    }
+    Successor::Other
+}
+
+/// The loader never waits, except for the disk, so a process that sleeps runs its program.
+fn is_sleeping(pid: u32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S')
+}
+
 /// `PID-BEGAN.fdguard`.
 fn key_of(name: &OsStr) -> Option<TraceKey> {
     let (pid, began) = name.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?;
@@ -106,7 +143,7 @@ mod tests {
 
     use fdguard_core::TraceKey;
 
-    use super::{RecordFiles, key_of};
+    use super::{RecordFiles, Successor, key_of, program_after};
 
     const KEY: TraceKey = TraceKey {
         pid: 12,
@@ -124,6 +161,28 @@ mod tests {
         ] {
             assert_eq!(key_of(OsStr::new(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_program_whose_libraries_are_being_loaded_may_still_record() {
+        let after = |names: &[&str]| {
+            let line = |name: &&str| format!("7f0000000000-7f0000001000 r--p 0 fd:00 7 {name}\n");
+            let maps: String = names.iter().map(line).collect();
+            program_after(maps.as_bytes(), b"fdguard-trace-a/12-")
+        };
+        let (loader, libc) = ("/lib64/ld-linux-x86-64.so.2", "/lib/libc.so.6");
+        let ours = "/dev/shm/fdguard-trace-a/libfdguard_preload.so";
+        let table = "/dev/shm/fdguard-trace-a/12-345.fdguard";
+        let newer = "/dev/shm/fdguard-trace-a/12-678.fdguard";
+        assert_eq!(after(&[]), Successor::None);
+        assert_eq!(after(&["/bin/a", libc, ours, table]), Successor::None);
+        assert_eq!(after(&["/bin/b", loader]), Successor::Loading);
+        assert_eq!(after(&["/bin/b", loader, ours]), Successor::Loading);
+        assert_eq!(after(&["/bin/b", loader, ours, libc]), Successor::Loading);
+        assert_eq!(after(&["/bin/b", loader, libc]), Successor::Other);
+        assert_eq!(after(&["/bin/b", "/lib/libc-2.31.so"]), Successor::Other);
+        assert_eq!(after(&["/bin/static"]), Successor::Other);
+        assert_eq!(after(&[loader, ours, libc, newer]), Successor::None);
     }
 
     #[test]

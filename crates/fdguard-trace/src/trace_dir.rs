@@ -13,7 +13,7 @@ use crate::{node, stale_dirs};
 
 /// The injected library, built by this crate's build script.
 const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
-const LIBRARY_NAME: &str = "libfdguard_preload.so";
+pub(crate) const LIBRARY_NAME: &str = "libfdguard_preload.so";
 /// The module that Node loads.
 const NODE_AGENT: &[u8] = node::AGENT.as_bytes();
 const NODE_AGENT_NAME: &str = "fdguard-node.cjs";

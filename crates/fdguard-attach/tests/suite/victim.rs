@@ -7,49 +7,49 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fdguard_attach::{Call, Error, Target};
+use fdguard_attach::{Error, RemoteCall, Target};
 
 /// A running `borrowed`.
-pub struct Borrowed {
-    pub child: Child,
+pub(crate) struct Borrowed {
+    pub(crate) child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
 /// What it printed at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub result: i64,
-    pub errno: i32,
-    pub milliseconds: u64,
+pub(crate) struct Answer {
+    pub(crate) result: i64,
+    pub(crate) errno: i32,
+    pub(crate) milliseconds: u64,
 }
 
 impl Answer {
     /// What must be the same with and without a call.
-    pub fn outcome(&self) -> (i64, i32) {
+    pub(crate) fn outcome(&self) -> (i64, i32) {
         (self.result, self.errno)
     }
 }
 
-pub fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     testkit::c_variant("borrowed", "c", &["-g", "-O1", "-Wl,--no-as-needed", "-lm"]).unwrap()
 }
 
 /// The bytes of the library that is loaded into victims.
-pub fn library() -> Vec<u8> {
+pub(crate) fn library() -> Vec<u8> {
     fs::read(library_path()).unwrap()
 }
 
-pub fn library_path() -> PathBuf {
+pub(crate) fn library_path() -> PathBuf {
     testkit::c_variant("entered", "so", &["-g", "-shared", "-fPIC"]).unwrap()
 }
 
 impl Borrowed {
-    pub fn start(kind: &str) -> Self {
+    pub(crate) fn start(kind: &str) -> Self {
         Self::of(Command::new(program()).arg(kind))
     }
 
-    pub fn of(command: &mut Command) -> Self {
+    pub(crate) fn of(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -64,7 +64,7 @@ impl Borrowed {
         victim
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -75,28 +75,28 @@ impl Borrowed {
     }
 
     /// Waits until its first thread sleeps in a system call.
-    pub fn wait_until_it_waits(&self) {
+    pub(crate) fn wait_until_it_waits(&self) {
         wait_until_it_waits(self.pid());
     }
 
-    pub fn call(&self, entry: &std::ffi::CStr) -> Result<Call, Error> {
+    pub(crate) fn call(&self, entry: &std::ffi::CStr) -> Result<RemoteCall, Error> {
         Target::examine(self.pid())?.call(&library(), entry, b"abc")
     }
 
     /// Calls `count`, which must work.
-    pub fn count(&self) -> i32 {
+    pub(crate) fn count(&self) -> i32 {
         self.call(c"count").unwrap().returned
     }
 
     /// Lets happen what it waits for, and returns what it says. It must end well.
-    pub fn finish(mut self) -> Answer {
+    pub(crate) fn finish(mut self) -> Answer {
         // One that has ended already does not listen.
         drop(writeln!(self.stdin.as_mut().unwrap(), "go"));
         self.answer()
     }
 
     /// What it says by itself.
-    pub fn answer(&mut self) -> Answer {
+    pub(crate) fn answer(&mut self) -> Answer {
         let line = self.line();
         let words: Vec<&str> = line.split(' ').collect();
         let status = self.child.wait().unwrap();
@@ -108,12 +108,12 @@ impl Borrowed {
         }
     }
 
-    pub fn is_alive(&mut self) -> bool {
+    pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
     /// The regions that belong to no file, with code.
-    pub fn scratch_pages(&self) -> usize {
+    pub(crate) fn scratch_pages(&self) -> usize {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
         maps.lines()
             .filter(|line| line.contains("r-xp") && line.trim_end().ends_with(" 0"))
@@ -128,7 +128,7 @@ impl Drop for Borrowed {
     }
 }
 
-pub fn wait_until_it_waits(pid: u32) {
+pub(crate) fn wait_until_it_waits(pid: u32) {
     let start = Instant::now();
     loop {
         let syscall = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
@@ -144,7 +144,7 @@ pub fn wait_until_it_waits(pid: u32) {
 }
 
 /// The program that enters once.
-pub fn enter(pid: u32) -> Command {
+pub(crate) fn enter(pid: u32) -> Command {
     let test = std::env::current_exe().unwrap();
     let dir = test.parent().and_then(Path::parent).unwrap();
     let mut command = Command::new(dir.join("examples/enter"));

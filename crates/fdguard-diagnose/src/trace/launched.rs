@@ -16,6 +16,7 @@ use fdguard_core::lifetimes::report::{Conclusion, SiteReport, TracedSubject};
 use fdguard_core::opened_before::OpenedBefore;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::{Limits, Process};
+use fdguard_core::timeline::LiveFds;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Gap, Pid, Text};
 use fdguard_trace::{Site, TraceState, TracedProcess};
@@ -60,6 +61,12 @@ impl LaunchedTrace<'_> {
         let looked = self.watch.and_then(|watch| watch.diagnosis(self.settings));
         let mut diagnosis = looked.unwrap_or_else(|| unlooked(program, state));
         name_the_command(&mut diagnosis.process, program);
+        if diagnosis.process.pid == root
+            && let Some(latest) = self.latest(root).filter(|one| !one.comm.is_empty())
+        {
+            // The looks may have missed what it became.
+            diagnosis.process.comm = Text::from(latest.comm.as_str());
+        }
         let processes = self.conclude(&mut diagnosis);
         diagnosis.hazards = state.hazards.clone();
         add_coverage(&mut diagnosis, &state.scope, &processes);
@@ -154,7 +161,7 @@ impl LaunchedTrace<'_> {
         let roots = roots.filter(|one| one.parent.is_none() && self.is_latest(one));
         let of_process = |process: &TracedProcess| {
             let live = self.subject(process.pid).map(|one| one.timeline.live());
-            let live = live.into_iter().flat_map(|live| live.iter());
+            let live = live.into_iter().flat_map(LiveFds::iter);
             let before = live.filter(|(fd, _)| process.inherited.contains(fd));
             let before: Vec<_> = before.collect();
             let age = seconds(process.began, process.until);

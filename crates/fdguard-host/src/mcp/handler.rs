@@ -100,27 +100,7 @@ impl Handler {
                 let Snap { pid } = arguments::read(given)?;
                 self.run_look("snap", pid, None, context).await
             }
-            "trace" => {
-                let asked: Trace = arguments::read(given)?;
-                let seconds = arguments::seconds(asked.seconds)?.unwrap_or(TRIAL_SECONDS);
-                if let Some(pid) = asked.pid {
-                    if !asked.command.is_empty() {
-                        let why = "invalid arguments: give command or pid, not both";
-                        return Err(Error::Bad(why.to_owned()));
-                    }
-                    let (pid, seconds) = (Some(pid), Some(seconds));
-                    return self.run_look("trace", pid, seconds, context).await;
-                }
-                let trial = Trial {
-                    words: vec!["trace".to_owned(), format!("--for={seconds}s")],
-                    command: asked.command,
-                    dir: asked.cwd,
-                    environment: asked.env,
-                    limit: Duration::from_secs(seconds),
-                    output_cap: self.options.output_cap,
-                };
-                self.try_out(trial, context).await
-            }
+            "trace" => self.trace(arguments::read(given)?, context).await,
             "check" => {
                 let asked: Check = arguments::read(given)?;
                 let seconds = arguments::seconds(asked.seconds)?.unwrap_or(TRIAL_SECONDS);
@@ -141,6 +121,32 @@ impl Handler {
                 self.run_look(verb, pid, Some(seconds), context).await
             }
         }
+    }
+
+    /// Starts a command under the tracer, or attaches to a process.
+    async fn trace(
+        &self,
+        asked: Trace,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Error> {
+        let seconds = arguments::seconds(asked.seconds)?.unwrap_or(TRIAL_SECONDS);
+        if asked.pid.is_some() {
+            if !asked.command.is_empty() {
+                let why = "invalid arguments: give command or pid, not both";
+                return Err(Error::Bad(why.to_owned()));
+            }
+            let look = self.run_look("trace", asked.pid, Some(seconds), context);
+            return look.await;
+        }
+        let trial = Trial {
+            words: vec!["trace".to_owned(), format!("--for={seconds}s")],
+            command: asked.command,
+            dir: asked.cwd,
+            environment: asked.env,
+            limit: Duration::from_secs(seconds),
+            output_cap: self.options.output_cap,
+        };
+        self.try_out(trial, context).await
     }
 
     async fn run(

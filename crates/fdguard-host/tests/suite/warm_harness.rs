@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_host::warm::{WarmPool, find};
+use fdguard_proc::stat::ProcStat;
 use fdguard_process::plan::{InheritedFd, Plan};
 use fdguard_process::tree::{StopPlan, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -169,10 +170,24 @@ pub(crate) async fn ahead(interpreter: u32) -> [u32; 2] {
     loop {
         if let [keeper] = children(interpreter)[..]
             && let [session] = children(keeper)[..]
+            && waits(keeper, session)
         {
             return [keeper, session];
         }
         assert!(Instant::now() < deadline, "{:?}", children(interpreter));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+}
+
+/// Whether both have let go of what they share with the other: the keeper with its exec, the
+/// session before it becomes the leader of its own.
+fn waits(keeper: u32, session: u32) -> bool {
+    let read = |pid: u32, name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let words = read(keeper, "cmdline");
+    let stat = read(session, "stat");
+    let leader = ProcStat::parse(&stat).and_then(|stat| stat.session);
+    words
+        .split(|byte| *byte == 0)
+        .any(|word| word == b"__keeper")
+        && leader == Some(session)
 }

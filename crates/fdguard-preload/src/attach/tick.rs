@@ -2,9 +2,9 @@
 //! and whether its tracer is still there.
 //!
 //! Frequent hooks have a second entry that counts and then jumps to the hook; only references that
-//! were rebound lead there, so a preloaded library pays nothing. `dlopen` is not interposed, because
-//! the loader decides by its caller; `dlsym` with the handle of a library is, because a library is
-//! seldom used without it.
+//! were rebound lead there, so a preloaded library pays nothing. `dlopen` is not interposed,
+//! because the loader decides by its caller; `dlsym` with the handle of a library is, because a
+//! library is seldom used without it.
 
 #![expect(unsafe_code, reason = "entries in assembly, as the hooks themselves")]
 

@@ -1,3 +1,4 @@
+mod attached;
 mod children;
 mod foreign;
 mod harmless;

@@ -44,7 +44,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 ";
 
 /// pyenv's interpreter of that version.
-fn interpreter(minor: &str) -> Option<PathBuf> {
+pub(crate) fn interpreter(minor: &str) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv"));
     let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from).or(home)?;
     let entries = std::fs::read_dir(root.join("versions")).ok()?;

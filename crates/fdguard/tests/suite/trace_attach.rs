@@ -202,7 +202,7 @@ fn all_processes_of_a_name_are_attached_to() {
         let is_of = |site: &&serde_json::Value| site["pid"] == one.pid;
         assert!(sites.iter().any(|site| is_of(&site)), "{outcome:?}");
     }
-    runners.map(Runner::end);
+    runners.into_iter().for_each(Runner::end);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 mod bundle;
 mod pieces;
-#[cfg_attr(not(feature = "trace"), path = "untraced.rs")]
-mod traced;
+#[cfg_attr(not(feature = "trace"), path = "no_trace.rs")]
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use fdguard_diagnose::log::OpenLog;
 use fdguard_probe::Probe;
 
 use bundle::BundleTarget;
-use traced::DoctorTrace;
+use trace::DoctorTrace;
 
 use super::{pick, settings};
 use crate::cli::{DoctorArgs, Selection};
@@ -42,13 +42,16 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         .map(BundleTarget::create)
         .transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
-    // The user's own symptoms may contain names, too.
-    let playbooks = [&settings.playbook, &Playbook::embedded()];
+    let embedded = Playbook::embedded();
     let progress = ProgressLine::on_stderr();
     let plan = DoctorPlan {
         length: args.watched(),
         every: args.every,
-        playbook: playbooks[usize::from(args.redact)],
+        // The user's own symptoms may contain names, too.
+        playbook: match args.redact {
+            true => &embedded,
+            false => &settings.playbook,
+        },
     };
     let trace = DoctorTrace::start(args, patient.pids());
     let (material, named_all) = match &patient {
@@ -87,13 +90,17 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         place.keep(&evidence)?;
     }
     write(args, &evidence)?;
-    Ok(if !evidence.is_complete() || !named_all {
+    Ok(exit_code(&evidence, named_all))
+}
+
+fn exit_code(evidence: &Evidence, named_all: bool) -> u8 {
+    if !evidence.is_complete() || !named_all {
         exit::COULD_NOT_LOOK
     } else if evidence.has_findings() {
         exit::FINDINGS
     } else {
         exit::CLEAN
-    })
+    }
 }
 
 /// Opens all logs, so that a missing one is reported before the watch, not after it.

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use fdguard_proc::stat::ProcStat;
 use jiff::Timestamp;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde::Serialize;
@@ -226,7 +227,8 @@ fn starved(args: &DrillArgs) -> Outcome {
     ))
 }
 
-/// Its descriptor count once that is stable: a program opens and closes many while it loads.
+/// Its descriptor count once that is stable while it waits for something: a program opens and
+/// closes many while it loads, however slowly.
 fn settled(pid: u32) -> std::io::Result<u64> {
     let count = || Ok::<_, std::io::Error>(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count());
     let end = Instant::now() + SETTLES_WITHIN;
@@ -234,10 +236,17 @@ fn settled(pid: u32) -> std::io::Result<u64> {
     while same < STANDS_STILL && Instant::now() < end {
         std::thread::sleep(SETTLE_LOOK);
         let now = count()?;
-        same = if now == last { same + 1 } else { 0 };
+        let is_still = now == last && is_waiting(pid);
+        same = if is_still { same + 1 } else { 0 };
         last = now;
     }
     Ok(u64::try_from(last).unwrap_or(u64::MAX))
+}
+
+/// Whether its first thread neither runs nor waits for the disk.
+fn is_waiting(pid: u32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S')
 }
 
 /// Another process holds the port of the service.

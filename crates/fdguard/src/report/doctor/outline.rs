@@ -4,7 +4,7 @@ mod around;
 mod fold;
 mod one;
 #[cfg(feature = "trace")]
-mod traced;
+mod trace;
 
 use fdguard_core::evidence::Evidence;
 use fdguard_core::finding::Finding;
@@ -31,7 +31,7 @@ pub fn outline(evidence: &Evidence) -> Document {
     let groups = fold::groups(evidence);
     let mut sections: Vec<Section> = found(&diagnosis.findings, many).into_iter().collect();
     #[cfg(feature = "trace")]
-    sections.extend(traced::sections(diagnosis));
+    sections.extend(trace::sections(diagnosis));
     sections.extend(one::lints(evidence, "problems", true));
     // Draw one of each group of similar processes.
     for group in groups.iter().take(MOST_PLOTS) {

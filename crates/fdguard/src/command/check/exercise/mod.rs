@@ -121,19 +121,14 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             Err(_) => WatchEnd::Interrupted,
         },
         state: state.as_ref(),
-        unattached: match &server {
-            Server::Attached(one) => one.refused.clone(),
-            Server::Launched(_) => None,
-        },
+        unattached: server.refused(),
         budgets: &plan.budgets,
         remains,
         piles,
         exercises,
     };
     let mut evidence = exercised.evidence(&survey)?;
-    if let Server::Attached(one) = &server {
-        one.leave();
-    }
+    server.leave();
     progress.show(|| "stopping the server".to_owned());
     if let Some(launched) = server.launched() {
         launched.end()?;

@@ -40,7 +40,7 @@ pub(super) struct RunningServer {
     /// The trace of its processes; `None` if it refused.
     traced: Option<AttachedTrace>,
     /// Why its lines are unknown, then.
-    pub(super) refused: Option<Gap>,
+    refused: Option<Gap>,
 }
 
 impl RunningServer {
@@ -63,11 +63,6 @@ impl RunningServer {
                 refused: Some(attach::error_gap(&error)),
             },
         }
-    }
-
-    /// Detaches: the server has been seen enough.
-    pub(super) fn leave(&self) {
-        self.traced.iter().for_each(attach::leave);
     }
 }
 
@@ -106,6 +101,21 @@ impl Server {
         match self {
             Self::Launched(one) => Some(&mut one.traced.session),
             Self::Attached(one) => one.traced.as_mut().map(|traced| &mut traced.session),
+        }
+    }
+
+    /// Why its lines are unknown, if they are.
+    pub(super) fn refused(&self) -> Option<Gap> {
+        match self {
+            Self::Launched(_) => None,
+            Self::Attached(one) => one.refused.clone(),
+        }
+    }
+
+    /// Detaches from a server that was already running: it has been seen enough.
+    pub(super) fn leave(&self) {
+        if let Self::Attached(one) = self {
+            one.traced.iter().for_each(attach::leave);
         }
     }
 

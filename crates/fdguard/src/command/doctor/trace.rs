@@ -23,7 +23,7 @@ pub(super) enum DoctorTrace {
     /// No process allowed it: the doctor goes on without lines, for this reason.
     Refused(Gap),
     /// It runs.
-    Running(RefCell<BesideWatch>),
+    Running(Box<RefCell<BesideWatch>>),
 }
 
 /// A trace, and what the watch saw meanwhile.
@@ -41,11 +41,11 @@ impl DoctorTrace {
             return Self::Absent;
         }
         match attach::attach_to(pids, &Options::default()) {
-            Ok(attached) => Self::Running(RefCell::new(BesideWatch {
+            Ok(attached) => Self::Running(Box::new(RefCell::new(BesideWatch {
                 attached,
                 names: FdNames::default(),
                 began: Timestamp::now(),
-            })),
+            }))),
             Err(error) => Self::Refused(attach::error_gap(&error)),
         }
     }
