@@ -87,6 +87,7 @@ mod situation_workers;
 mod terminal;
 mod trace;
 mod trace_attach;
+mod trace_attach_node;
 mod trace_children;
 mod trace_end;
 mod trace_follow;
