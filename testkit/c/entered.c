@@ -43,3 +43,11 @@ int fault(const void *argument, size_t size) {
     *(volatile int *)(argument ? NULL : NULL) = 1;
     return 0;
 }
+
+// Takes longer than a call may.
+int tarry(const void *argument, size_t size) {
+    (void)argument;
+    (void)size;
+    sleep(12);
+    return ++calls;
+}

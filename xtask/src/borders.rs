@@ -137,6 +137,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/no_std_support.rs",
         "crates/fdguard-preload/src/attach/adds.rs",
         "crates/fdguard-preload/src/attach/hooks.rs",
+        "crates/fdguard-preload/src/attach/inspector.rs",
         "crates/fdguard-preload/src/attach/loaded.rs",
         "crates/fdguard-preload/src/attach/mod.rs",
         "crates/fdguard-preload/src/attach/rebind.rs",

@@ -59,8 +59,7 @@ impl<'a> Entry<'a> {
             let scratch = self.prepare(plan)?;
             // From here on it is unmapped at the end, unless a thread is inside.
             self.leftovers.push(scratch);
-            let mut search =
-                Search::new(self.examined, self.tables, self.place, self.on_step);
+            let mut search = Search::new(self.examined, self.tables, self.place, self.on_step);
             let found = search.safe_thread();
             self.stops.add_all(search.stops);
             self.tries += search.tries;
@@ -81,8 +80,7 @@ impl<'a> Entry<'a> {
         let mut tries = 0;
         let scratch = loop {
             tries += 1;
-            let mut search =
-                Search::new(self.examined, self.tables, self.place, self.on_step);
+            let mut search = Search::new(self.examined, self.tables, self.place, self.on_step);
             let injection = search.any_thread()?;
             match injection.prepare(plan) {
                 Ok((scratch, stop)) => {
@@ -121,8 +119,7 @@ impl<'a> Entry<'a> {
             return;
         }
         for _attempt in 0..MOST_SWEEPS {
-            let mut search =
-                Search::new(self.examined, self.tables, self.place, self.on_step);
+            let mut search = Search::new(self.examined, self.tables, self.place, self.on_step);
             let Ok(injection) = search.any_thread() else {
                 return;
             };
@@ -152,6 +149,8 @@ fn error_of(reason: Aborted) -> Error {
         Aborted::Thread(ThreadError::System(error)) => Error::System(error),
         Aborted::Thread(ThreadError::Denied) => Refusal::Denied.into(),
         Aborted::Thread(ThreadError::Group) => Refusal::Stopped.into(),
-        Aborted::Thread(ThreadError::Slow | ThreadError::Signal(_)) => Error::NoThread,
+        Aborted::Thread(ThreadError::Slow | ThreadError::Signal(_) | ThreadError::Inside) => {
+            Error::NoThread
+        }
     }
 }

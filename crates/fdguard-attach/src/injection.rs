@@ -31,6 +31,13 @@ pub(crate) struct CodePlace {
     pub(crate) original: [u8; PLANTED],
 }
 
+impl CodePlace {
+    /// Whether a thread is in the code of a tracer that was killed.
+    fn contains(&self, address: u64) -> bool {
+        (self.address..self.address + PLANTED as u64).contains(&address)
+    }
+}
+
 /// A thread was returned before the function was called.
 #[derive(Debug)]
 pub(crate) struct AbortedCall {
@@ -88,6 +95,9 @@ impl<'a> Injection<'a> {
         on_step: &'a dyn Fn(Step),
     ) -> Result<Self, ThreadError> {
         let registers = thread.registers()?;
+        if place.contains(registers.rip) {
+            return Err(ThreadError::Inside);
+        }
         let signal = has_pending_signal(pid, thread.tid);
         let interruption = Interruption::judge(&registers, signal);
         Ok(Self {

@@ -17,8 +17,10 @@ pub(crate) struct Frame {
 pub(crate) enum Place {
     Libc,
     Loader,
-    /// A library that defines `malloc`, or is named like one that does.
+    /// A library that is an allocator.
     Allocator(String),
+    /// A program or library that defines `malloc` beside other functions.
+    OwnAllocator(String),
     /// The program, another library, or code without a file.
     Other,
     /// The kernel's library: clock_gettime and the like.
@@ -72,6 +74,7 @@ pub(crate) fn judge(frames: &[Frame], end: StackEnd, waiting: Waiting) -> Result
             _ => {}
         }
     }
+    check_own_allocator(frames, waiting)?;
     for (at, frame) in frames.iter().enumerate() {
         let next = frames.get(at + 1);
         let leaves_libc =
@@ -91,17 +94,48 @@ pub(crate) fn judge(frames: &[Frame], end: StackEnd, waiting: Waiting) -> Result
     Ok(())
 }
 
+/// In a module with an allocator the inner functions of it have no names, and `malloc` may have
+/// ended in a jump to one: what its functions called last must be something that no allocator calls.
+fn check_own_allocator(frames: &[Frame], waiting: Waiting) -> Result<(), Obstacle> {
+    let mut called: Option<&Frame> = None;
+    for frame in frames {
+        if let Place::OwnAllocator(name) = &frame.place {
+            let is_free = called.is_some_and(|called| match called.place {
+                Place::Libc => is_wait(called, waiting),
+                Place::OwnAllocator(_) | Place::Other => true,
+                _ => false,
+            });
+            if !is_free {
+                return Err(obstacle(&format!("{name}, which has its own allocator,")));
+            }
+        }
+        called = Some(frame);
+    }
+    Ok(())
+}
+
+/// Whether a function of the C library waits for something that is not a lock.
+fn is_wait(frame: &Frame, waiting: Waiting) -> bool {
+    let is_condition = frame.names.is_empty() && waiting == Waiting::Condition;
+    let is_input = waiting == Waiting::InputOutput && (is_in(frame, STREAMS));
+    is_condition || is_input || is_in(frame, WAITS) || is_in(frame, RECEIVES)
+}
+
 /// Whether the stack has a frame outside of the C library.
 fn has_caller_of_own(frames: &[Frame]) -> bool {
-    frames.iter().any(|frame| frame.place == Place::Other)
+    let is_own = |frame: &Frame| matches!(frame.place, Place::Other | Place::OwnAllocator(_));
+    frames.iter().any(is_own)
 }
 
 fn is_allowed(frame: &Frame, waiting: Waiting) -> bool {
-    let is_in = |list: &str| {
-        let mut words = list.split_ascii_whitespace();
-        words.any(|word| frame.names.iter().any(|name| name == word.as_bytes()))
-    };
-    is_in(WAITS) || is_in(WRAPPERS) || (waiting == Waiting::InputOutput && is_in(STREAMS))
+    let lists = [WAITS, YIELDS, RECEIVES, WRAPPERS];
+    lists.iter().any(|list| is_in(frame, list))
+        || (waiting == Waiting::InputOutput && is_in(frame, STREAMS))
+}
+
+fn is_in(frame: &Frame, list: &str) -> bool {
+    let mut words = list.split_ascii_whitespace();
+    words.any(|word| frame.names.iter().any(|name| name == word.as_bytes()))
 }
 
 /// Whether a function is named like one of an allocator.
@@ -179,16 +213,22 @@ const WAITS: &str = "
     pthread_barrier_wait thrd_join thrd_sleep cnd_wait cnd_timedwait
     sigsuspend __sigsuspend sigwait sigwaitinfo sigtimedwait __sigtimedwait
     wait waitpid __waitpid wait3 wait4 waitid __wait
-    syscall sched_yield __sched_yield thrd_yield
+";
+
+/// What the locks of allocators use, too.
+const YIELDS: &str = "syscall sched_yield __sched_yield thrd_yield";
+
+/// Functions that wait for data.
+const RECEIVES: &str = "
+    read __read readv accept accept4 recv recvfrom recvmsg recvmmsg __recv_chk __recvfrom_chk
 ";
 
 /// Plain system calls, and calls that read a clock.
 const WRAPPERS: &str = "
-    read __read readv pread pread64 __pread64 preadv preadv64 preadv2 preadv64v2
+    pread pread64 __pread64 preadv preadv64 preadv2 preadv64v2
     write __write writev pwrite pwrite64 __pwrite64 pwritev pwritev64 pwritev2 pwritev64v2
     open __open open64 __open64 openat openat64 creat creat64 close __close close_range
-    accept accept4 connect __connect recv recvfrom recvmsg recvmmsg __recv_chk __recvfrom_chk
-    send __send sendto sendmsg sendmmsg bind listen socket socketpair shutdown
+    connect __connect send __send sendto sendmsg sendmmsg bind listen socket socketpair shutdown
     setsockopt getsockopt getsockname getpeername pipe __pipe pipe2 dup dup2 __dup2 dup3
     fcntl __fcntl fcntl64 ioctl __ioctl flock lockf lockf64 fsync fdatasync sync syncfs
     ftruncate ftruncate64 truncate truncate64 lseek __lseek lseek64 fallocate fallocate64
@@ -312,6 +352,22 @@ mod tests {
             reason(&waits, StackEnd::Root, Waiting::Other).unwrap(),
             "libjemalloc.so.2"
         );
+    }
+
+    #[test]
+    fn a_program_with_its_own_allocator_must_wait() {
+        let own = || Frame {
+            place: Place::OwnAllocator("server".to_owned()),
+            names: Vec::new(),
+        };
+        let start = || libc("__libc_start_main");
+        let waits = [libc("epoll_wait"), own(), own(), start(), own()];
+        assert_eq!(reason(&waits, StackEnd::Root, Waiting::Other), None);
+        for inner in [own(), libc("sched_yield"), libc("munmap"), libc("")] {
+            let works = [inner, own(), start(), own()];
+            let reason = reason(&works, StackEnd::Root, Waiting::Other);
+            assert!(reason.unwrap().starts_with("server"));
+        }
     }
 
     #[test]

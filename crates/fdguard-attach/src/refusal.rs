@@ -28,6 +28,9 @@ pub enum Refusal {
         /// What it is.
         kind: &'static str,
     },
+    /// There is no code for this machine.
+    #[error("attaching works only on x86-64 Linux")]
+    Unsupported,
     /// It has no dynamic loader.
     #[error("the program is statically linked: it cannot load a library")]
     Static,
@@ -105,7 +108,7 @@ impl Refusal {
         match self {
             Self::Gone | Self::Zombie | Self::KernelThread | Self::Itself => None,
             Self::Thread { .. } => Some("name the process instead"),
-            Self::Architecture { .. } | Self::Static => {
+            Self::Unsupported | Self::Architecture { .. } | Self::Static => {
                 Some("use fdguard watch or snap, which need no library in the program")
             }
             Self::Musl | Self::OldGlibc | Self::NoGlibc => {
@@ -131,6 +134,7 @@ impl Refusal {
 }
 
 /// What is known when the kernel denies access.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Denial {
     pub(crate) own_uid: u32,
@@ -140,6 +144,7 @@ pub(crate) struct Denial {
     pub(crate) yama_scope: Option<u32>,
 }
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 impl Denial {
     pub(crate) fn reason(self) -> Refusal {
         if self.own_uid != 0 && self.uid != self.own_uid {
@@ -155,7 +160,7 @@ impl Denial {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
 mod tests {
     use super::{Denial, Refusal};
 

@@ -419,7 +419,10 @@ impl Scratch {
         } else {
             plan.library
         };
-        [(self.argument(), plan.argument), (self.library(plan), library)]
+        [
+            (self.argument(), plan.argument),
+            (self.library(plan), library),
+        ]
     }
 
     fn argument(self) -> u64 {

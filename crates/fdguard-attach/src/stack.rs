@@ -184,8 +184,10 @@ impl Tables {
             Place::Loader
         } else if module.path == b"[vdso]" {
             Place::Vdso
-        } else if is_allocator_file(module.name()) || functions.address(b"malloc").is_some() {
+        } else if is_allocator_file(module.name()) {
             Place::Allocator(module.shown_name())
+        } else if functions.address(b"malloc").is_some() {
+            Place::OwnAllocator(module.shown_name())
         } else {
             Place::Other
         }

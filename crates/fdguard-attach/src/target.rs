@@ -9,38 +9,26 @@ use std::time::Duration;
 
 use fdguard_proc::ProcKey;
 
-use crate::examine::{Examined, check_threads, examine};
-use crate::image::Image;
 use crate::entry::Entry;
+use crate::examine::{Examined, check_threads, examine};
 use crate::function_call::{CallFailure, Finished};
+use crate::image::Image;
 use crate::leftovers::{code_place, scratch_memory};
 use crate::lock::EntryLock;
 use crate::remote::{CallPlan, Outcome};
 use crate::stack::Tables;
 use crate::step::Step;
 use crate::stop_times::StopTimes;
-use crate::thread::sleep_precisely;
-use crate::{Error, Refusal};
+use crate::thread::hurry;
+use crate::{Error, Refusal, RemoteCall};
+
+/// How long a thread may take to leave the code of a tracer that was killed.
+const LEAVING: Duration = Duration::from_millis(20);
 
 /// A running process, examined and not yet touched.
 pub struct Target {
     examined: Examined,
     tables: Mutex<Tables>,
-}
-
-/// A function was called inside the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteCall {
-    /// What the function returned.
-    pub returned: i32,
-    /// The longest time that a thread did not do its own work.
-    pub stop: Duration,
-    /// The sum of all such times: memory is prepared and removed in stops of their own.
-    pub stop_total: Duration,
-    /// The borrowed thread.
-    pub thread: u32,
-    /// How often threads were stopped to find one that can be borrowed, including this one.
-    pub tries: u32,
 }
 
 /// What is asked of the process.
@@ -105,7 +93,7 @@ impl Target {
         // The kernel detaches what is left when the tracing thread ends, whatever has happened.
         thread::scope(|scope| {
             let tracer = scope.spawn(|| {
-                sleep_precisely();
+                hurry();
                 self.locked_call(request)
             });
             tracer.join().unwrap_or_else(|_panic| {
@@ -141,20 +129,18 @@ impl Target {
 
     fn enter(&self, tables: &mut Tables, request: Request<'_>) -> Result<RemoteCall, Error> {
         tables.refresh().map_err(Error::System)?;
-        let (place, _is_leftover) =
+        let (place, is_leftover) =
             code_place(&self.examined, tables.regions()).map_err(Error::System)?;
+        if is_leftover {
+            // A thread may still be there for one system call.
+            thread::sleep(LEAVING);
+        }
         let leftovers = scratch_memory(&self.examined.memory, tables.regions())?;
         let name = library_name(request.library);
         let directory = descriptor_directory(tables);
         let entry = self.loaded_entry(tables, &name, request.entry)?;
         let plan = self.plan(request, entry, &name, &directory);
-        let mut way = Entry::new(
-            &self.examined,
-            tables,
-            &place,
-            leftovers,
-            request.on_step,
-        );
+        let mut way = Entry::new(&self.examined, tables, &place, leftovers, request.on_step);
         let called = way.call(&plan);
         way.sweep();
         let (finished, thread) = called?;

@@ -17,10 +17,12 @@ const STOP_LIMIT: Duration = Duration::from_secs(3);
 /// to the other thread; yielding would give it to anybody for a whole time slice.
 const PAUSE: Duration = Duration::from_micros(10);
 
-/// Lets this thread sleep for microseconds: usually the kernel adds fifty to save power.
-pub(crate) fn sleep_precisely() {
+/// Lets this thread sleep for microseconds (usually the kernel adds fifty to save power), and puts
+/// it before others if it may: a stopped thread waits for this one.
+pub(crate) fn hurry() {
     // Otherwise stops take a little longer.
     let _unchanged = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
+    let _unchanged = rustix::process::setpriority_process(None, -20);
 }
 
 /// Waits a little for the other process.
@@ -49,6 +51,8 @@ pub(crate) enum ThreadError {
     Signal(c_int),
     /// The process is stopped as a whole.
     Group,
+    /// It has not yet left the code of a tracer that was killed.
+    Inside,
     System(io::Error),
 }
 
@@ -77,9 +81,15 @@ impl SeizedThread {
         loop {
             match thread.wait(STOP_LIMIT)? {
                 Stop::Event => return Ok(thread),
-                // The interruption is still due.
-                Stop::Signal(signal) => thread.resume(signal)?,
-                Stop::Syscall => thread.resume(0)?,
+                // Any stop takes the place of the one that was asked for.
+                Stop::Signal(signal) => {
+                    thread.interrupt()?;
+                    thread.resume(signal)?;
+                }
+                Stop::Syscall => {
+                    thread.interrupt()?;
+                    thread.resume(0)?;
+                }
                 Stop::Group => return Err(ThreadError::Group),
                 Stop::Ended => return Err(ThreadError::Ended),
             }
@@ -125,7 +135,10 @@ impl SeizedThread {
         loop {
             match self.wait(STOP_LIMIT)? {
                 Stop::Event | Stop::Group => return Ok(()),
-                Stop::Syscall => self.resume(0)?,
+                Stop::Syscall => {
+                    self.interrupt()?;
+                    self.resume(0)?;
+                }
                 Stop::Signal(signal) => return Err(ThreadError::Signal(signal)),
                 Stop::Ended => return Err(ThreadError::Ended),
             }

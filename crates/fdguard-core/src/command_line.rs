@@ -66,22 +66,16 @@ pub fn with_pid(text: &str, pid: Pid) -> String {
     text.replace(" PID", &format!(" {pid}"))
 }
 
-/// Adds the command that finds the line to the advice, where the line is not known yet.
-pub fn add_trace(findings: &mut [Finding], process: &Process) {
+/// Adds the command that finds the line to the advice, where the line is not known yet. A process
+/// that has ended can only be started again.
+pub fn add_trace(findings: &mut [Finding], process: &Process, has_ended: bool) {
     let wants = |finding: &&mut Finding| {
         let is_due = finding.origin.is_none() && finding.cleared.is_none();
         let is_about = finding.pid == process.pid && BY_A_LINE.contains(&finding.rule.as_str());
         is_due && is_about && finding.severity > Severity::Info
     };
     for finding in findings.iter_mut().filter(wants) {
-        let attach = format!(
-            "`fdguard trace {}` names the line that opens them",
-            process.pid
-        );
-        let line = match trace_command(process) {
-            Some(command) => format!("{attach}, and `{command}` also those opened at its start"),
-            None => attach,
-        };
+        let line = trace_advice(process, has_ended);
         if !finding.next_step.is_empty() {
             finding.next_step.push(' ');
         }
@@ -89,13 +83,29 @@ pub fn add_trace(findings: &mut [Finding], process: &Process) {
     }
 }
 
+fn trace_advice(process: &Process, has_ended: bool) -> String {
+    let (pid, comm) = (process.pid, process.comm.to_lossy());
+    match (trace_command(process), has_ended) {
+        (Some(command), true) => format!("`{command}` names the line that opens them"),
+        (None, true) => {
+            format!("start {comm} with `fdguard trace -- COMMAND` to find the line that opens them")
+        }
+        (Some(command), false) => format!(
+            "`fdguard trace {pid}` names the line that opens them, and `{command}` also those \
+             opened at its start"
+        ),
+        (None, false) => format!("`fdguard trace {pid}` names the line that opens them"),
+    }
+}
+
 impl Watch {
     /// The same for all findings of a diagnosis. Not for a tracer's, which already have lines.
     pub fn name_traces(&self, diagnosis: &mut Diagnosis) {
         for subject in self.subjects() {
-            add_trace(&mut diagnosis.findings, &subject.process);
+            let (process, has_ended) = (&subject.process, subject.gone.is_some());
+            add_trace(&mut diagnosis.findings, process, has_ended);
             for opinion in &mut diagnosis.processes {
-                add_trace(&mut opinion.findings, &subject.process);
+                add_trace(&mut opinion.findings, process, has_ended);
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, WatchEnd};
 use crate::lint::Severity;
 use crate::recording::{RecordingEntry, RecordingHeader};
 use crate::rule::RuleSettings;
@@ -197,11 +197,12 @@ impl Evidence {
     /// Adds the command that finds the line. It uses the material as is, so redacted material gives
     /// a redacted command.
     fn name_traces(&mut self) {
+        let has_ended = self.diagnosis.ended == WatchEnd::ProcessEnded;
         for visit in &self.material.visits {
             let process = &visit.latest().process;
-            command_line::add_trace(&mut self.diagnosis.findings, process);
+            command_line::add_trace(&mut self.diagnosis.findings, process, has_ended);
             for opinion in &mut self.diagnosis.processes {
-                command_line::add_trace(&mut opinion.findings, process);
+                command_line::add_trace(&mut opinion.findings, process, has_ended);
             }
         }
     }

@@ -195,7 +195,7 @@ pub(crate) fn inherit_open(mapping: &TableMapping) {
     sys::each_open(|first, bits| {
         let mut before = bits;
         for bit in 0..64 {
-            if mapping.turn(&GROUND, first + bit) != 0 {
+            if mapping.turn(&GROUND, first + bit) != 0 || protect::is_stone(first + bit) {
                 before &= !(1 << bit);
             }
         }

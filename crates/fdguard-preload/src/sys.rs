@@ -22,6 +22,7 @@ const GETEGID: usize = 108;
 const POLL: usize = 7;
 const MMAP: usize = 9;
 const MUNMAP: usize = 11;
+const RT_SIGACTION: usize = 13;
 const RT_SIGPROCMASK: usize = 14;
 const GETSOCKOPT: usize = 55;
 const MADVISE: usize = 28;
@@ -558,6 +559,26 @@ pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: restores the thread's own set.
     let _ = unsafe { call(RT_SIGPROCMASK, [SET, old, 0, 8, 0, 0]) };
     result
+}
+
+/// What the process does with a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SignalAction {
+    /// The handler's address; 0 for the default, 1 for ignored.
+    pub(crate) handler: usize,
+    pub(crate) flags: usize,
+}
+
+/// What the process does with a signal now.
+pub(crate) fn signal_action(signal: c_int) -> Option<SignalAction> {
+    // The kernel's `sigaction`: handler, flags, restorer, mask.
+    let mut words = [0_usize; 4];
+    let into = words.as_mut_ptr() as usize;
+    let signal = usize::try_from(signal).ok()?;
+    // SAFETY: nothing is set, and the kernel writes four words.
+    let done = unsafe { call(RT_SIGACTION, [signal, 0, into, 8, 0, 0]) };
+    let [handler, flags, ..] = words;
+    (done == 0).then_some(SignalAction { handler, flags })
 }
 
 /// The lower end of the alternate stack that the calling signal handler runs on; `None` on the

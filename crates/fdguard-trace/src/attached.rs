@@ -49,6 +49,25 @@ pub enum AttachStep<'a> {
         /// How long one of its threads did not do its work.
         stop: Duration,
     },
+    /// It is a Node program, and is about to open its inspector for a moment and to print a few
+    /// lines about that to its stderr.
+    OpenInspector {
+        /// The process.
+        pid: u32,
+        /// Its command name.
+        comm: &'a str,
+        /// The port on the loopback.
+        port: u16,
+    },
+    /// Its JavaScript lines are recorded, or why they are not.
+    Lines {
+        /// The process.
+        pid: u32,
+        /// Its command name.
+        comm: &'a str,
+        /// The reason, if there are none.
+        failure: Option<&'a str>,
+    },
     /// It was left alone.
     Refused(&'a AttachRefusal),
 }
@@ -78,6 +97,13 @@ impl AttachedTrace {
                     attached.push(pid);
                     let comm = &comm;
                     on_step(AttachStep::Done { pid, comm, stop });
+                    let lines = source.add_lines(pid, |port| {
+                        on_step(AttachStep::OpenInspector { pid, comm, port });
+                    });
+                    if let Some(lines) = lines {
+                        let failure = lines.as_ref().err().map(String::as_str);
+                        on_step(AttachStep::Lines { pid, comm, failure });
+                    }
                 }
                 Err(failure) => {
                     let refusal = AttachRefusal { pid, comm, failure };

@@ -14,14 +14,15 @@ use fdguard_attach::Target;
 use fdguard_core::{Gap, TraceKey};
 use fdguard_proc::maps::{mappings, unescaped};
 use fdguard_proc::process;
-use fdguard_wire::{ATTACH, AttachAnswer, DETACH, EventKind};
+use fdguard_wire::{ATTACH, AttachAnswer, DETACH, EventKind, WAKE_INSPECTOR};
 
 use crate::attach_dir::{AttachDir, FileOwner, PARENTS};
 use crate::module_files::ModuleFiles;
+use crate::node::{AgentFailure, NodeProgram};
 use crate::observed_trace::{ObservedTrace, is_alive};
 use crate::pid_namespace::PidNames;
 use crate::protection::Protection;
-use crate::record_files::RecordFiles;
+use crate::record_files::{RecordFiles, is_outlived};
 use crate::ring::{DrainedEvents, Ring};
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
@@ -52,6 +53,15 @@ struct AttachedProcess {
     dir: AttachDir,
     pids: PidNames,
     modules: ModuleFiles,
+    /// What became of the agent in a Node program.
+    agent: Mutex<Option<NodeAgent>>,
+}
+
+/// The agent for the lines of a Node program.
+#[derive(Debug)]
+struct NodeAgent {
+    program: Option<NodeProgram>,
+    failure: AgentFailure,
 }
 
 /// Why a process was not entered or not left.
@@ -111,6 +121,7 @@ impl InjectSource {
                         dir,
                         pids: PidNames::of(pid),
                         modules: ModuleFiles::new(pid),
+                        agent: Mutex::default(),
                     });
                     return Ok(call.stop);
                 }
@@ -119,6 +130,30 @@ impl InjectSource {
             }
         }
         Err(failure)
+    }
+
+    /// Gives an attached Node program the agent for its lines; reports a failure, which becomes a
+    /// gap. `begin` hears of the port before anything happens.
+    pub(crate) fn add_lines(
+        &self,
+        pid: u32,
+        begin: impl FnOnce(u16),
+    ) -> Option<Result<(), String>> {
+        let process = self.attached().into_iter().find(|one| one.pid == pid)?;
+        let examined = NodeProgram::examine(pid)?;
+        let (program, installed) = match examined {
+            Ok(program) => {
+                begin(program.port());
+                let installed = program.install(|request| process.wake_inspector(request));
+                (Some(program), installed)
+            }
+            Err(failure) => (None, Err(failure)),
+        };
+        Some(installed.map_err(|failure| {
+            let reason = failure.reason().to_owned();
+            *lock(&process.agent) = Some(NodeAgent { program, failure });
+            reason
+        }))
     }
 
     fn add(&self, process: AttachedProcess) {
@@ -139,6 +174,7 @@ impl InjectSource {
         let attached = self.attached();
         let roots: BTreeSet<u32> = attached.iter().map(|one| one.pid).collect();
         for one in &attached {
+            one.close_inspector();
             if is_alive(one.pid)
                 && one.holds_library()
                 && let Err(failure) = leave(&lock(&one.target))
@@ -152,7 +188,7 @@ impl InjectSource {
         let recording = |pid: &u32| {
             let records = owners.iter().filter(|(key, _)| key.pid == *pid);
             let mut records = records.map(|(_, owner)| owner);
-            is_alive(*pid) && records.any(|one| !one.process.files().is_outlived(one.key, *pid))
+            is_alive(*pid) && records.any(|one| !is_outlived(one.key, *pid))
         };
         for pid in forked.into_iter().filter(recording) {
             let left = Target::examine(pid).map_err(|refusal| AttachFailure::refused(&refusal));
@@ -199,6 +235,23 @@ impl AttachedProcess {
         RecordFiles::new(self.dir.path())
     }
 
+    /// Calls the library's function that wakes Node's inspector; returns its answer.
+    fn wake_inspector(&self, request: &[u8]) -> Result<i32, String> {
+        let call = lock(&self.target).call(trace_dir::library(), WAKE_INSPECTOR, request);
+        call.map(|call| call.returned)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Closes an inspector that fdguard asked for and that opened too late.
+    fn close_inspector(&self) {
+        if let Some(agent) = &*lock(&self.agent)
+            && agent.failure.may_open()
+            && let Some(program) = &agent.program
+        {
+            program.close_late();
+        }
+    }
+
     /// Whether it still runs the program that was entered.
     fn holds_library(&self) -> bool {
         let keys = self.files().keys().unwrap_or_default();
@@ -206,7 +259,7 @@ impl AttachedProcess {
             .iter()
             .filter(|key| self.pids.outside(key.pid) == Some(self.pid));
         let latest = own.max_by_key(|key| key.began);
-        latest.is_none_or(|key| !self.files().is_outlived(*key, self.pid))
+        latest.is_none_or(|key| !is_outlived(*key, self.pid))
     }
 
     /// The key that fdguard uses for a key in the directory.
@@ -269,7 +322,7 @@ impl TraceSource for InjectSource {
         // A library that was told to leave keeps nothing mapped.
         let is_over = self.is_over.load(Ordering::Acquire);
         let owner = self.owner(key).ok().filter(|_| !is_over);
-        owner.is_some_and(|owner| owner.process.files().is_outlived(owner.key, key.pid))
+        owner.is_some_and(|owner| is_outlived(owner.key, key.pid))
     }
 
     fn unloaded(&self) -> BlindReason {
@@ -279,6 +332,7 @@ impl TraceSource for InjectSource {
     fn gaps(&self) -> Vec<Gap> {
         let mut gaps = Vec::new();
         for process in self.attached() {
+            gaps.extend(lock(&process.agent).iter().map(|agent| agent.failure.gap()));
             for module in process.modules.unreadable() {
                 gaps.push(Gap::new(
                     format!("the lines in {}", module.display()),

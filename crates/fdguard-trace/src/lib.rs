@@ -22,6 +22,7 @@ mod launch;
 mod lifetimes;
 mod listener;
 mod module_files;
+mod node;
 mod observed_trace;
 mod omission;
 mod pid_namespace;

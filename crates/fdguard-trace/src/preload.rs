@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::observed_trace::{self, is_alive};
 use crate::protection::Protection;
-use crate::record_files::RecordFiles;
+use crate::record_files::{RecordFiles, is_outlived};
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
 use crate::trace_dir::TraceDir;
@@ -132,8 +132,7 @@ impl TraceSource for PreloadSource {
     }
 
     fn is_outlived(&self, key: TraceKey) -> bool {
-        let files = self.files();
-        files.is_some_and(|files| files.is_outlived(key, key.pid))
+        self.files().is_some() && is_outlived(key, key.pid)
     }
 
     fn remove(&self, key: TraceKey) {

@@ -60,24 +60,6 @@ impl RecordFiles {
         ProcessTable::read(&open(&path)?, &path)
     }
 
-    /// Whether the process `pid` has replaced the program that wrote the file: then the file is no
-    /// longer mapped.
-    pub(crate) fn is_outlived(&self, key: TraceKey, pid: u32) -> bool {
-        let dir = self.dir.file_name().unwrap_or_default().as_bytes();
-        // A newer table of this process counts too: it is in none of the tables read so far.
-        let tables = [dir, format!("/{}-", key.pid).as_bytes()].concat();
-        let is_absent = || {
-            let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-            match program_after(&maps, &tables) {
-                Successor::None => false,
-                Successor::Loading => is_sleeping(pid),
-                Successor::Other => true,
-            }
-        };
-        // A process that ends during the read yields a part; the second read yields nothing.
-        is_absent() && is_absent()
-    }
-
     /// Removes the file of a process, which takes memory.
     pub(crate) fn remove(&self, key: TraceKey) {
         let file = self.file(key);
@@ -97,6 +79,21 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
+/// Whether the process `pid` has replaced the program that wrote this table: then its file is
+/// no longer mapped.
+pub(crate) fn is_outlived(key: TraceKey, pid: u32) -> bool {
+    let is_absent = || {
+        let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        match program_after(&maps, key.pid) {
+            Successor::None => false,
+            Successor::Loading => is_sleeping(pid),
+            Successor::Other => true,
+        }
+    };
+    // A process that ends during the read yields a part; the second read yields nothing.
+    is_absent() && is_absent()
+}
+
 /// What a process runs instead of the program with a known table.
 #[derive(Debug, PartialEq, Eq)]
 enum Successor {
@@ -108,11 +105,14 @@ enum Successor {
     Other,
 }
 
-/// By what is mapped: `tables` is how the paths of the process's tables begin.
-fn program_after(maps: &[u8], tables: &[u8]) -> Successor {
+/// By what is mapped. `pid` is the number of the process in the names of its tables, of which a
+/// newer one counts too: it is in none of the tables read so far.
+fn program_after(maps: &[u8], pid: u32) -> Successor {
     let is_mapped = |name: &[u8]| maps.windows(name.len()).any(|part| part == name);
+    let mut names = maps.split(|byte| matches!(byte, b'\n' | b' ' | b'/'));
+    let is_table = |name: &[u8]| key_of(OsStr::from_bytes(name)).is_some_and(|key| key.pid == pid);
     // An ended process has no maps, and if the maps cannot be read, the table is trusted.
-    if maps.is_empty() || is_mapped(tables) {
+    if maps.is_empty() || names.any(is_table) {
         return Successor::None;
     }
     let has_libc = is_mapped(b"/libc.so") || is_mapped(b"/libc-");
@@ -168,7 +168,7 @@ mod tests {
         let after = |names: &[&str]| {
             let line = |name: &&str| format!("7f0000000000-7f0000001000 r--p 0 fd:00 7 {name}\n");
             let maps: String = names.iter().map(line).collect();
-            program_after(maps.as_bytes(), b"fdguard-trace-a/12-")
+            program_after(maps.as_bytes(), 12)
         };
         let (loader, libc) = ("/lib64/ld-linux-x86-64.so.2", "/lib/libc.so.6");
         let ours = "/dev/shm/fdguard-trace-a/libfdguard_preload.so";
@@ -183,6 +183,8 @@ mod tests {
         assert_eq!(after(&["/bin/b", "/lib/libc-2.31.so"]), Successor::Other);
         assert_eq!(after(&["/bin/static"]), Successor::Other);
         assert_eq!(after(&[loader, ours, libc, newer]), Successor::None);
+        let parents = "/dev/shm/fdguard-trace-a/1-12.fdguard";
+        assert_eq!(after(&[loader, libc, parents]), Successor::Other);
     }
 
     #[test]

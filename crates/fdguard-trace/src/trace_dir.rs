@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use tempfile::TempDir;
 
-use crate::stale_dirs;
+use crate::{node, stale_dirs};
 
 /// The injected library, built by this crate's build script.
 const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
 pub(crate) const LIBRARY_NAME: &str = "libfdguard_preload.so";
 /// The module that Node loads.
-const NODE_AGENT: &[u8] = include_bytes!("node/agent.js");
+const NODE_AGENT: &[u8] = node::AGENT.as_bytes();
 const NODE_AGENT_NAME: &str = "fdguard-node.cjs";
 
 /// The directory; it is removed at the end.

@@ -8,6 +8,9 @@ pub const ATTACH: &CStr = c"fdguard_attach";
 /// The library's function that ends the recording and restores what it changed, with the same
 /// arguments, which it ignores.
 pub const DETACH: &CStr = c"fdguard_detach";
+/// The library's function that wakes Node's inspector, with the same arguments, where the request
+/// is an [`InspectorRequest`]. It returns an [`InspectorAnswer`].
+pub const WAKE_INSPECTOR: &CStr = c"fdguard_wake_inspector";
 
 /// The request, as bytes: words that end with a null byte. The first is the directory for the
 /// mappings as the target sees it; the others are `NAME=VALUE` and stand for the variables that a
@@ -74,9 +77,78 @@ impl AttachAnswer {
     }
 }
 
+/// Where the code of Node is: only a signal handler in it may be Node's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InspectorRequest {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+}
+
+impl InspectorRequest {
+    /// The request as bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        let both = (u128::from(self.end) << 64) | u128::from(self.start);
+        both.to_le_bytes()
+    }
+
+    /// Reads a request.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (start, end) = bytes.split_at_checked(8)?;
+        let start = u64::from_le_bytes(start.try_into().ok()?);
+        let end = u64::from_le_bytes(end.try_into().ok()?);
+        (start < end).then_some(Self { start, end })
+    }
+}
+
+/// Whether Node's inspector was woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum InspectorAnswer {
+    /// Node starts its inspector.
+    Woken = 0,
+    /// The request could not be read.
+    BadRequest = 1,
+    /// SIGUSR1 has no handler: Node does not listen for it.
+    Unhandled = 2,
+    /// The program handles SIGUSR1 itself.
+    Handled = 3,
+}
+
+impl InspectorAnswer {
+    /// The answer with this number.
+    #[must_use]
+    pub fn of(number: i32) -> Option<Self> {
+        let all = [
+            Self::Woken,
+            Self::BadRequest,
+            Self::Unhandled,
+            Self::Handled,
+        ];
+        all.into_iter().find(|one| *one as i32 == number)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{AttachAnswer, AttachRequest};
+    use super::{AttachAnswer, AttachRequest, InspectorAnswer, InspectorRequest};
+
+    #[test]
+    fn the_place_of_node_is_read_back() {
+        let request = InspectorRequest {
+            start: 0x40_0000,
+            end: u64::MAX,
+        };
+        assert_eq!(InspectorRequest::read(&request.to_bytes()), Some(request));
+        for bad in [&[][..], &[1; 15], &[1; 16], &[1; 17]] {
+            assert_eq!(InspectorRequest::read(bad), None, "{bad:?}");
+        }
+        assert_eq!(InspectorAnswer::of(3), Some(InspectorAnswer::Handled));
+        assert_eq!(InspectorAnswer::of(4), None);
+    }
 
     #[test]
     fn a_request_has_a_directory_and_variables() {

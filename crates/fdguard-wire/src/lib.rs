@@ -28,7 +28,9 @@ mod slot;
 mod stack;
 mod text;
 
-pub use attach::{ATTACH, AttachAnswer, AttachRequest, DETACH};
+pub use attach::{
+    ATTACH, AttachAnswer, AttachRequest, DETACH, InspectorAnswer, InspectorRequest, WAKE_INSPECTOR,
+};
 pub use calls::{CloseCall, FdCall, OpenCall};
 pub use event::{EventKind, EventRecord, LOCK_BEGINS, PreventedHarm, RingEvent};
 pub use frame::{FrameRecord, RuntimeLanguage};

@@ -1,5 +1,6 @@
 mod killed;
 mod refusals;
 mod restart;
+mod runtimes;
 mod threads;
 mod victim;

@@ -230,13 +230,21 @@ fn another_namespace_with_and_without_proc() {
     }
     let dir = tempfile::tempdir().unwrap();
     small_root(dir.path());
-    for (mount, is_entered) in [("mount -t proc proc proc &&", true), ("", false)] {
+    let proc = "mount -t proc proc proc &&";
+    let with_user = ["-U", "-r", "-m", "-p", "-f"];
+    for (kinds, mount, is_entered) in [
+        (&["-m", "-p", "-f"][..], proc, true),
+        (&["-m", "-p", "-f"], "", false),
+        (&with_user, proc, true),
+    ] {
         let script = format!(
             "cd {} && {mount} exec chroot . /borrowed-c read",
             dir.path().display()
         );
         let mut command = Command::new("unshare");
-        command.args(["-m", "-p", "-f", "--kill-child", "sh", "-c", &script]);
+        command
+            .args(kinds)
+            .args(["--kill-child", "sh", "-c", &script]);
         let victim = Borrowed::of(&mut command);
         let children = format!("/proc/{0}/task/{0}/children", victim.pid());
         let pid = fs::read_to_string(children)

@@ -1,6 +1,8 @@
 //! Which thread is borrowed, and what happens if none can be.
 
-use fdguard_attach::{Error, Target};
+use std::process::Command;
+
+use fdguard_attach::{Error, Refusal, Target};
 
 use super::victim::{Borrowed, library};
 
@@ -84,6 +86,62 @@ fn a_thread_in_the_allocator_is_refused_or_entered_but_never_hung() {
         }
     }
     assert_eq!(victim.finish().outcome(), (0, 0));
+}
+
+/// A victim whose program defines `malloc`.
+fn with_own_allocator(kind: &str) -> Borrowed {
+    let flags = [
+        "-g",
+        "-O1",
+        "-DOWN_MALLOC",
+        "-fno-builtin",
+        "-Wl,--no-as-needed",
+        "-lm",
+    ];
+    let program = testkit::c_variant("borrowed", "own", &flags).unwrap();
+    Borrowed::of(Command::new(program).arg(kind))
+}
+
+#[test]
+fn a_program_with_its_own_allocator_is_entered_while_it_waits() {
+    for kind in [
+        "read",
+        "epoll_wait",
+        "nanosleep",
+        "cond_wait",
+        "sem_wait",
+        "poll",
+    ] {
+        let victim = with_own_allocator(kind);
+        victim.wait_until_it_waits();
+        assert_eq!(victim.count(), 1, "{kind}");
+        assert!(victim.finish().result >= 0, "{kind}");
+    }
+    let victim = with_own_allocator("malloc");
+    for _attempt in 0..3 {
+        let error = victim.call(c"count").unwrap_err();
+        assert!(matches!(error, Error::NoSafeThread { .. }), "{error}");
+        assert_eq!(victim.scratch_pages(), 0);
+    }
+    assert_eq!(victim.finish().outcome(), (0, 0));
+}
+
+#[test]
+fn a_function_that_takes_too_long_is_left_alone() {
+    let victim = Borrowed::start("read");
+    victim.wait_until_it_waits();
+    let error = victim.call(c"tarry").unwrap_err();
+    assert!(matches!(error, Error::Limit), "{error}");
+    assert_eq!(victim.scratch_pages(), 1, "its thread is still inside");
+    let calls = loop {
+        match victim.call(c"count") {
+            Ok(call) => break call.returned,
+            Err(Error::Refused(Refusal::Unfinished)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!((calls, victim.scratch_pages()), (2, 0));
+    assert_eq!(victim.finish().outcome(), (3, 0));
 }
 
 #[test]

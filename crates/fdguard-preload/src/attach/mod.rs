@@ -8,6 +8,7 @@
 
 mod adds;
 mod hooks;
+mod inspector;
 mod loaded;
 mod rebind;
 pub(crate) mod request;
@@ -98,6 +99,21 @@ unsafe extern "C" fn fdguard_detach(_: *const c_void, _: usize) -> c_int {
         }
         Err(INERT) => AttachAnswer::Done,
         Err(_) => AttachAnswer::Taken,
+    };
+    errno::store(error);
+    answer as c_int
+}
+
+/// Makes Node start its inspector; see `fdguard_wire::InspectorRequest`.
+// SAFETY: a name of fdguard's own.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn fdguard_wake_inspector(request: *const c_void, size: usize) -> c_int {
+    let error = errno::load();
+    let answer = if request.is_null() {
+        fdguard_wire::InspectorAnswer::BadRequest
+    } else {
+        // SAFETY: the caller passes as many readable bytes as it says.
+        inspector::wake(unsafe { core::slice::from_raw_parts(request.cast(), size) })
     };
     errno::store(error);
     answer as c_int

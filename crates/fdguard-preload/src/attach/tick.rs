@@ -2,9 +2,9 @@
 //! and whether its tracer is still there.
 //!
 //! Frequent hooks have a second entry that counts and then jumps to the hook; only references that
-//! were rebound lead there, so a preloaded library pays nothing. `dlopen` is not interposed,
-//! because the loader decides by its caller; `dlsym` with the handle of a library is, because a
-//! library is seldom used without it.
+//! were rebound lead there, so a preloaded library pays nothing. `dlopen` is not interposed: the
+//! loader decides by its caller. `dlsym` with the handle of a library is, because a library is
+//! seldom used without it.
 
 #![expect(unsafe_code, reason = "entries in assembly, as the hooks themselves")]
 
@@ -75,10 +75,17 @@ extern "C" fn tick() {
 }
 
 fn work(now: u64) {
-    if now >= TRACER_AT.load(Ordering::Relaxed) {
+    if now >= TRACER_AT.load(Ordering::Relaxed) && super::is_loader_free() {
         TRACER_AT.store(now + TRACER, Ordering::Relaxed);
-        if tracer::is_gone() {
-            super::end_alone();
+        // A handler that leaves by `longjmp` must not leave a descriptor behind.
+        let is_ended = sys::without_signals(|| {
+            let is_gone = tracer::is_gone();
+            if is_gone {
+                super::end_alone();
+            }
+            is_gone
+        });
+        if is_ended {
             return;
         }
     }
@@ -90,8 +97,7 @@ fn work(now: u64) {
     let look_at = LOOK_AT.load(Ordering::Relaxed);
     let is_due = look_at != 0 && now >= look_at;
     let is_loaded = || adds::now().is_some_and(|adds| adds != SEEN_ADDS.load(Ordering::Relaxed));
-    // A thread of the parent may have held the loader's lock when this process was forked.
-    if !super::is_child() && (is_due || is_loaded()) {
+    if (is_due || is_loaded()) && super::is_loader_free() {
         creator::look_for_tasks();
         look_again(now);
     } else if look_at != 0 {
@@ -101,6 +107,9 @@ fn work(now: u64) {
 
 /// Rebinds what was loaded or filled since the last walk.
 fn look_again(now: u64) {
+    if adds::now().is_none() {
+        adds::find();
+    }
     let settled = SEEN_ADDS.load(Ordering::Relaxed);
     let was_unfinished = IS_UNFINISHED.load(Ordering::Relaxed) != 0;
     // A handler that leaves by `longjmp` must not leave the loader's lock behind.
@@ -128,8 +137,9 @@ extern "C" fn look_for_modules() {
     }
     let error = errno::load();
     let known = SEEN_ADDS.load(Ordering::Relaxed);
-    // The loader's own function would wait for the same lock.
-    if adds::now().unwrap_or_else(loaded::adds) != known {
+    // The loader's own function would wait for the same locks.
+    let is_free = super::is_loader_free();
+    if is_free && adds::now().unwrap_or_else(loaded::adds) != known {
         look_again(real::now());
     }
     errno::store(error);

@@ -3,6 +3,8 @@
 // Node opens many things later than it is asked to, on a thread of libuv or from a callback of its own. So the stack is taken
 // where the program asks, and told once the number is known. To tell is to ask whether a file with a certain name exists;
 // without the library that is all that happens. No descriptor, timer or listener is left behind.
+//
+// In a program that already ran, it takes itself out again as soon as the library no longer answers.
 'use strict';
 
 // Written for every Node that would load it, so that those which it does not know run undisturbed.
@@ -14,6 +16,14 @@
   const DEPTH = 48;
   const MOST = 16384;
   const PLACES = 4096;
+  // As a module it was loaded at the start of the program.
+  const isLate = typeof module === 'undefined';
+  const AGENT = Symbol.for('fdguard.agent');
+  if (isLate) {
+    // Another one may be here since an earlier attach.
+    if (typeof process[AGENT] === 'function') process[AGENT]();
+    if (!existsSync(CALL + 'here')) return;
+  }
 
   // Of objects (sockets, servers, streams, handles): the stack of who asked for them.
   const asked = new WeakMap();
@@ -100,6 +110,7 @@
 
   // The stack to tell of: this one, or without own frames that of who asked for it before.
   function requester(...objects) {
+    if (isOver) return undefined;
     const stack = here();
     if (stack.isOwn) return stack;
     for (const object of objects) {
@@ -111,7 +122,7 @@
 
   function tell(whom, stack) {
     if (stack && stack.text !== '' && (typeof whom === 'string' || whom >= 0)) {
-      existsSync(CALL + whom + stack.text);
+      if (!existsSync(CALL + whom + stack.text) && isLate) undo();
     }
   }
 
@@ -122,6 +133,26 @@
     } catch (_) {
       return undefined;
     }
+  }
+
+  // What was patched, and how to restore it.
+  const patches = [];
+  let isOver = false;
+
+  // Whoever kept a patched function keeps one that passes calls on.
+  function undo() {
+    if (isOver) return;
+    isOver = true;
+    for (const { object, name, before, patched } of patches.splice(0).reverse()) {
+      quietly(() => {
+        if (object[name] === patched) Object.defineProperty(object, name, before);
+      });
+    }
+    known.clear();
+    quietly(() => require('module').syncBuiltinESMExports());
+    quietly(() => {
+      if (process[AGENT] === undo) delete process[AGENT];
+    });
   }
 
   function patch(object, name, make) {
@@ -136,6 +167,7 @@
       }
       const { enumerable, configurable } = before;
       Object.defineProperty(object, name, { value: patched, writable: true, enumerable, configurable });
+      if (isLate) patches.push({ object, name, before, patched });
     });
   }
 
@@ -153,7 +185,7 @@
     patch(object, name, (original) => function (...args) {
       quietly(() => {
         const stack = requester(this);
-        if (stack.isOwn || !asked.has(this)) asked.set(this, stack);
+        if (stack && (stack.isOwn || !asked.has(this))) asked.set(this, stack);
       });
       return Reflect.apply(original, this, args);
     });
@@ -167,7 +199,7 @@
     };
     for (const name of ['openSync', 'opendirSync']) {
       patch(fs, name, (original) => function (...args) {
-        const result = Reflect.apply(original, this, args);
+        const result = insidePublic(original, this, args);
         quietly(() => tell(whom(result), requester()));
         return result;
       });
@@ -183,11 +215,11 @@
             return Reflect.apply(callback, this, arguments);
           };
         }
-        return Reflect.apply(original, this, args);
+        return insidePublic(original, this, args);
       });
       patch(fs.promises, name, (original) => function (...args) {
         const stack = quietly(() => requester());
-        const promise = Reflect.apply(original, this, args);
+        const promise = insidePublic(original, this, args);
         return promise.then((result) => {
           quietly(() => tell(whom(result), stack));
           return result;
@@ -225,6 +257,49 @@
     }
   }
 
+  // Whether a public function that is patched is at work, which tells by itself.
+  let isInside = false;
+
+  function insidePublic(original, self, args) {
+    const before = isInside;
+    isInside = true;
+    try {
+      return Reflect.apply(original, self, args);
+    } finally {
+      isInside = before;
+    }
+  }
+
+  // A program may have kept `openSync` and the like before there was an agent. They all end here.
+  function keptFunctions() {
+    const fsBinding = binding('fs');
+    patch(fsBinding, 'open', (original) => function (...args) {
+      if (isInside || isOver) return Reflect.apply(original, this, args);
+      const stack = quietly(() => requester());
+      const request = args[3];
+      quietly(() => {
+        const { oncomplete } = request || {};
+        if (typeof oncomplete !== 'function') return;
+        request.oncomplete = function (error, fd) {
+          if (!error) quietly(() => tell(fd, stack));
+          return Reflect.apply(oncomplete, this, arguments);
+        };
+      });
+      const result = Reflect.apply(original, this, args);
+      if (typeof result === 'number') quietly(() => tell(result, stack));
+      return result;
+    });
+    patch(fsBinding, 'openFileHandle', (original) => function (...args) {
+      const result = Reflect.apply(original, this, args);
+      if (isInside || isOver || !result || typeof result.then !== 'function') return result;
+      const stack = quietly(() => requester());
+      return result.then((handle) => {
+        quietly(() => tell(handle.fd, stack));
+        return handle;
+      });
+    });
+  }
+
   // Node's own socket, server or process of a handle.
   function ownerOf(handle) {
     const symbol = Object.getOwnPropertySymbols(handle).find((one) => one.description === 'owner_symbol');
@@ -232,10 +307,15 @@
   }
 
   function prototype(name, type) {
+    const found = binding(name)[type];
+    return found ? found.prototype : {};
+  }
+
+  function binding(name) {
     const before = Object.getOwnPropertyDescriptor(process, 'noDeprecation');
     try {
       process.noDeprecation = true;
-      return process.binding(name)[type].prototype;
+      return process.binding(name);
     } catch (_) {
       return {};
     } finally {
@@ -336,5 +416,7 @@
   }
 
   for (const part of [files, handles, sockets, workers]) quietly(part);
+  if (isLate) quietly(keptFunctions);
   quietly(() => require('module').syncBuiltinESMExports());
+  if (isLate) Object.defineProperty(process, AGENT, { value: undo, configurable: true });
 })();

@@ -230,6 +230,15 @@ fn r41_protection_begins_and_gives_everything_back() {
     let expected = "attach 0\nanother 1\nrefused 1\nkept 0\ndetach 0\nmine 1\nleft 0\nwrite 1\n\
                     again 0\nclose 1\ndetach 0\nleft 0\n";
     assert_eq!(run.said, expected);
+    for table in run.tables().iter() {
+        let own: Vec<u32> = table
+            .inherited
+            .iter()
+            .copied()
+            .filter(|fd| *fd > 20)
+            .collect();
+        assert_eq!(own, [0; 0], "protection's own number was not open before");
+    }
 }
 
 #[test]

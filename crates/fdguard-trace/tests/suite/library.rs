@@ -249,6 +249,7 @@ fn exports() {
             .copied()
             .chain(["rust_eh_personality"])
             .chain(["fdguard_attach", "fdguard_detach", "fdguard_is_recording"])
+            .chain(["fdguard_wake_inspector"])
             .collect();
         assert_eq!(offered, expected);
     });

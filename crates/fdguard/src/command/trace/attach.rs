@@ -112,6 +112,27 @@ pub(in crate::command) fn attach_to(
             name(pid, comm),
             milliseconds(stop)
         )),
+        AttachStep::OpenInspector { pid, comm, port } => notify(&format!(
+            "using Node's inspector in {} on port {port} for a moment: Node prints a few lines to the program's stderr",
+            name(pid, comm)
+        )),
+        AttachStep::Lines {
+            pid,
+            comm,
+            failure: None,
+        } => notify(&format!(
+            "JavaScript lines of {} are recorded; its inspector is as it was",
+            name(pid, comm)
+        )),
+        AttachStep::Lines {
+            pid,
+            comm,
+            failure: Some(reason),
+        } => notify(&format!(
+            "no JavaScript lines of {}: {}",
+            name(pid, comm),
+            sanitize_str(reason)
+        )),
         // The error says it.
         AttachStep::Refused(_) if is_one => {}
         AttachStep::Refused(one) => {

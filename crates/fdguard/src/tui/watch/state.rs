@@ -124,7 +124,8 @@ impl WatchViewState {
     fn judge_one(&mut self, subject: &WatchedProcess, settings: &RuleSettings) {
         let timeline = &subject.timeline;
         let mut opinion = subject.opinion(settings);
-        command_line::add_trace(&mut opinion.findings, &subject.process);
+        let has_ended = subject.gone.is_some();
+        command_line::add_trace(&mut opinion.findings, &subject.process, has_ended);
         let judged = JudgedProcess {
             id: subject.id,
             classes: timeline.is_listed().then(|| class_rows(timeline, &opinion)),
