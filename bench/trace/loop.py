@@ -1,5 +1,6 @@
-"""Opens a file or a socket and closes it, so many times; says how much processor time that took, in nanoseconds."""
-import socket, sys, time
+"""Opens a file or a socket and closes it, so many times; says how much processor time that took, in nanoseconds.
+With `-` it reads numbers from its input and does that for each."""
+import os, socket, sys, time
 
 
 def a_file():
@@ -18,7 +19,16 @@ def work(count):
             a_socket()
 
 
+def spend(count):
+    before = time.process_time_ns()
+    work(count)
+    print("SPENT", time.process_time_ns() - before, file=sys.stderr, flush=True)
+
+
 work(100)
-before = time.process_time_ns()
-work(int(sys.argv[1]))
-print("SPENT", time.process_time_ns() - before, file=sys.stderr)
+if sys.argv[1] == "-":
+    print("READY", os.getpid(), 0, file=sys.stderr, flush=True)
+    for line in sys.stdin:
+        spend(int(line))
+else:
+    spend(int(sys.argv[1]))

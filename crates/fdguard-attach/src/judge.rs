@@ -255,7 +255,8 @@ const WRAPPERS: &str = "
 ";
 
 /// Buffered input and output: a system call that they make holds the stream's lock, which the
-/// loader does not take. Outside of one they may be in the allocator.
+/// loader does not take. Outside of one they may be in the allocator. Many end in a jump to the inner
+/// functions of the second part, which are then what the program seems to have called.
 const STREAMS: &str = "
     fgets fgets_unlocked fgetc fgetc_unlocked getc getc_unlocked _IO_getc getchar
     getchar_unlocked getline __getline getdelim __getdelim fread fread_unlocked _IO_fread
@@ -263,8 +264,11 @@ const STREAMS: &str = "
     fwrite fwrite_unlocked _IO_fwrite fputs fputs_unlocked _IO_fputs puts _IO_puts fputc putc
     putchar _IO_putc fflush fflush_unlocked _IO_fflush printf fprintf _IO_printf _IO_fprintf
     vprintf vfprintf __printf_chk __fprintf_chk __vfprintf_chk __underflow __uflow __overflow
-    _IO_default_uflow _IO_file_underflow
-    perror fclose
+    perror fclose getwchar fgetws
+    _IO_default_uflow _IO_wdefault_uflow _IO_file_underflow _IO_wfile_underflow _IO_file_read
+    _IO_sgetn _IO_default_xsgetn _IO_file_xsgetn _IO_getline _IO_getline_info
+    _IO_file_overflow _IO_wfile_overflow _IO_file_write _IO_file_xsputn _IO_wfile_xsputn
+    _IO_do_write _IO_wdo_write _IO_file_sync _IO_wfile_sync
 ";
 
 #[cfg(test)]

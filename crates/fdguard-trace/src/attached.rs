@@ -86,8 +86,12 @@ impl AttachedTrace {
         let (mut attached, mut refused) = (Vec::new(), Vec::new());
         for pid in pids.iter().copied() {
             let comm = comm(pid);
-            on_step(AttachStep::Begin { pid, comm: &comm });
-            match source.attach(pid, options.protect.as_ref()) {
+            let entered = InjectSource::examine(pid).and_then(|target| {
+                // Only one that will be touched is announced.
+                on_step(AttachStep::Begin { pid, comm: &comm });
+                source.attach(pid, target, options.protect.as_ref())
+            });
+            match entered {
                 Ok(stop) => {
                     session.add_root(pid);
                     attached.push(pid);

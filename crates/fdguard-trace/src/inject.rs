@@ -74,16 +74,21 @@ pub struct AttachFailure {
 }
 
 impl InjectSource {
+    /// Checks whether a process can be attached to, without touching it.
+    pub(crate) fn examine(pid: u32) -> Result<Target, AttachFailure> {
+        if ObservedTrace::find(pid).is_ok() {
+            return Err(AttachFailure::answered(AttachAnswer::Taken as i32));
+        }
+        Target::examine(pid).map_err(|refusal| AttachFailure::refused(&refusal))
+    }
+
     /// Puts the library into a process; returns how long one of its threads did not do its work.
     pub(crate) fn attach(
         &self,
         pid: u32,
+        target: Target,
         protection: Option<&Protection>,
     ) -> Result<Duration, AttachFailure> {
-        if ObservedTrace::find(pid).is_ok() {
-            return Err(AttachFailure::answered(AttachAnswer::Taken as i32));
-        }
-        let target = Target::examine(pid).map_err(|refusal| AttachFailure::refused(&refusal))?;
         let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
         let owner = FileOwner::parse(&String::from_utf8_lossy(&status));
         let owner = owner.ok_or_else(|| AttachFailure::other("no such process"))?;
@@ -271,6 +276,10 @@ impl TraceSource for InjectSource {
 
     fn blind(&self) -> Option<BlindReason> {
         None
+    }
+
+    fn is_late(&self) -> bool {
+        true
     }
 
     fn processes(&self) -> Result<Vec<TraceKey>, Error> {

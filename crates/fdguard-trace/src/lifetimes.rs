@@ -116,7 +116,8 @@ impl Lifetimes {
         number: &dyn Fn(u32) -> StackId,
         traits: &TraitsOfStacks<'_>,
     ) {
-        if events.is_empty() {
+        let is_new = !self.processes.contains_key(&key);
+        if events.is_empty() && !(is_new && source.is_late()) {
             return;
         }
         let Some(state) = self.state(key, source) else {

@@ -44,6 +44,12 @@ pub trait TraceSource: Debug + Send + Sync {
         BlindReason::NotLoaded
     }
 
+    /// Whether its processes ran before the trace: then even one that has done nothing since holds
+    /// something that is of interest.
+    fn is_late(&self) -> bool {
+        false
+    }
+
     /// What the source itself could not see.
     fn gaps(&self) -> Vec<Gap> {
         Vec::new()

@@ -75,17 +75,10 @@ extern "C" fn tick() {
 }
 
 fn work(now: u64) {
-    if now >= TRACER_AT.load(Ordering::Relaxed) && super::is_loader_free() {
+    if now >= TRACER_AT.load(Ordering::Relaxed) {
         TRACER_AT.store(now + TRACER, Ordering::Relaxed);
-        // A handler that leaves by `longjmp` must not leave a descriptor behind.
-        let is_ended = sys::without_signals(|| {
-            let is_gone = tracer::is_gone();
-            if is_gone {
-                super::end_alone();
-            }
-            is_gone
-        });
-        if is_ended {
+        if tracer::is_gone() {
+            super::end_alone();
             return;
         }
     }
@@ -97,7 +90,8 @@ fn work(now: u64) {
     let look_at = LOOK_AT.load(Ordering::Relaxed);
     let is_due = look_at != 0 && now >= look_at;
     let is_loaded = || adds::now().is_some_and(|adds| adds != SEEN_ADDS.load(Ordering::Relaxed));
-    if (is_due || is_loaded()) && super::is_loader_free() {
+    // A thread of the parent may have held the loader's lock when this process was forked.
+    if !super::is_child() && (is_due || is_loaded()) {
         creator::look_for_tasks();
         look_again(now);
     } else if look_at != 0 {
@@ -107,9 +101,6 @@ fn work(now: u64) {
 
 /// Rebinds what was loaded or filled since the last walk.
 fn look_again(now: u64) {
-    if adds::now().is_none() {
-        adds::find();
-    }
     let settled = SEEN_ADDS.load(Ordering::Relaxed);
     let was_unfinished = IS_UNFINISHED.load(Ordering::Relaxed) != 0;
     // A handler that leaves by `longjmp` must not leave the loader's lock behind.
@@ -137,9 +128,8 @@ extern "C" fn look_for_modules() {
     }
     let error = errno::load();
     let known = SEEN_ADDS.load(Ordering::Relaxed);
-    // The loader's own function would wait for the same locks.
-    let is_free = super::is_loader_free();
-    if is_free && adds::now().unwrap_or_else(loaded::adds) != known {
+    // The loader's own function would wait for the same lock.
+    if adds::now().unwrap_or_else(loaded::adds) != known {
         look_again(real::now());
     }
     errno::store(error);

@@ -1,5 +1,7 @@
 //! A trace as a web page. Its script sorts the table and zooms the flame graph.
 
+mod before;
+
 use std::cmp::Reverse;
 
 use fdguard_core::diagnosis::Diagnosis;
@@ -69,6 +71,8 @@ fn document(report: &TraceReport, tree: &StackNode) -> Document {
     .flatten()
     .collect();
     sections.extend(timelines(report));
+    let before = found.opened_before_attach.as_deref();
+    sections.extend(before::section(before.unwrap_or_default()));
     sections.extend(Section::gaps(&found.gaps));
     let length = found.ended_at.duration_since(found.started_at);
     Document {
