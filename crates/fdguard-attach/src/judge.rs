@@ -95,8 +95,8 @@ pub(crate) fn judge(frames: &[Frame], end: StackEnd, waiting: Waiting) -> Result
 }
 
 /// In a module with an allocator the inner functions of it have no names, and `malloc` may have
-/// ended in a jump to one: what its functions called last must be something that no allocator
-/// calls.
+/// ended in a jump to one: what its functions called last must be something that allocators do not
+/// call.
 fn check_own_allocator(frames: &[Frame], waiting: Waiting) -> Result<(), Obstacle> {
     let mut called: Option<&Frame> = None;
     for frame in frames {
@@ -118,7 +118,7 @@ fn check_own_allocator(frames: &[Frame], waiting: Waiting) -> Result<(), Obstacl
 /// Whether a function of the C library waits for something that is not a lock.
 fn is_wait(frame: &Frame, waiting: Waiting) -> bool {
     let is_condition = frame.names.is_empty() && waiting == Waiting::Condition;
-    let is_input = waiting == Waiting::InputOutput && (is_in(frame, STREAMS));
+    let is_input = waiting == Waiting::InputOutput && is_in(frame, STREAMS);
     is_condition || is_input || is_in(frame, WAITS) || is_in(frame, RECEIVES)
 }
 
