@@ -375,6 +375,11 @@ static long wait_in(const char *name) {
         return msgrcv(queue, bytes, 64, 0, 0);
     if (is(name, "epoll_wait"))
         return epoll_wait(epoll, &event, 1, -1);
+    if (is(name, "flag")) {
+        while (!alarms)
+            epoll_wait(epoll, &event, 1, -1);
+        return 0;
+    }
     if (is(name, "epoll_limited"))
         return epoll_wait(epoll, &event, 1, 20000);
     if (is(name, "epoll_pwait"))

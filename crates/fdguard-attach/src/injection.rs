@@ -71,11 +71,12 @@ impl From<io::Error> for Aborted {
 
 /// A stopped thread with what it needs to continue.
 pub(crate) struct Injection<'a> {
-    pid: u32,
     pub(crate) memory: &'a Memory,
     pub(crate) thread: SeizedThread,
     pub(crate) registers: Registers,
     interruption: Interruption,
+    /// Whether a signal was pending when it was stopped.
+    has_signal: bool,
     place: &'a CodePlace,
     pub(crate) save: SaveArea,
     /// Whether the code of a system call is in the program.
@@ -98,15 +99,15 @@ impl<'a> Injection<'a> {
         if place.contains(registers.rip) {
             return Err(ThreadError::Inside);
         }
-        let signal = has_pending_signal(pid, thread.tid);
-        let interruption = Interruption::judge(&registers, signal);
+        let has_signal = has_pending_signal(pid, thread.tid);
+        let interruption = Interruption::judge(&registers);
         Ok(Self {
-            pid,
             memory,
             save: SaveArea::below(&registers),
             thread,
             registers,
             interruption,
+            has_signal,
             place,
             is_planted: false,
             mapped: None,
@@ -177,7 +178,9 @@ impl<'a> Injection<'a> {
 
     /// Writes the registers where the code finds them with which the thread goes on.
     pub(crate) fn save_registers(&self) -> io::Result<()> {
-        let continued = self.interruption.continued(&self.registers);
+        let continued = self
+            .interruption
+            .continued(&self.registers, self.has_signal);
         self.memory
             .write(self.save.address, &SaveArea::content(&continued))?;
         self.step(Step::Saved);
@@ -264,7 +267,8 @@ impl<'a> Injection<'a> {
 
     /// The same in such a stop.
     pub(crate) fn give_back_with(self, signal: c_int) -> Result<Duration, ThreadError> {
-        self.thread.set_registers(&self.final_registers(signal))?;
+        let registers = self.interruption.at_stop(&self.registers);
+        self.thread.set_registers(&registers)?;
         if let Some(scratch) = self.mapped {
             // It can be unmapped from now on.
             drop(self.memory.write(scratch.left(), &1_u64.to_le_bytes()));
@@ -284,15 +288,6 @@ impl<'a> Injection<'a> {
             self.step(Step::Code);
         }
         Ok(())
-    }
-
-    /// A signal that arrived meanwhile makes EINTR right.
-    fn final_registers(&self, signal: c_int) -> Registers {
-        let signal = signal != 0 || has_pending_signal(self.pid, self.thread.tid);
-        match (self.interruption, signal) {
-            (Interruption::Eintr, true) => self.registers,
-            (interruption, _) => interruption.at_stop(&self.registers),
-        }
     }
 
     /// Returns the thread before the function was called.

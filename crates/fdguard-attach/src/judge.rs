@@ -95,7 +95,8 @@ pub(crate) fn judge(frames: &[Frame], end: StackEnd, waiting: Waiting) -> Result
 }
 
 /// In a module with an allocator the inner functions of it have no names, and `malloc` may have
-/// ended in a jump to one: what its functions called last must be something that no allocator calls.
+/// ended in a jump to one: what its functions called last must be something that allocators do not
+/// call.
 fn check_own_allocator(frames: &[Frame], waiting: Waiting) -> Result<(), Obstacle> {
     let mut called: Option<&Frame> = None;
     for frame in frames {
@@ -117,7 +118,7 @@ fn check_own_allocator(frames: &[Frame], waiting: Waiting) -> Result<(), Obstacl
 /// Whether a function of the C library waits for something that is not a lock.
 fn is_wait(frame: &Frame, waiting: Waiting) -> bool {
     let is_condition = frame.names.is_empty() && waiting == Waiting::Condition;
-    let is_input = waiting == Waiting::InputOutput && (is_in(frame, STREAMS));
+    let is_input = waiting == Waiting::InputOutput && is_in(frame, STREAMS);
     is_condition || is_input || is_in(frame, WAITS) || is_in(frame, RECEIVES)
 }
 
@@ -254,8 +255,8 @@ const WRAPPERS: &str = "
 ";
 
 /// Buffered input and output: a system call that they make holds the stream's lock, which the
-/// loader does not take. Outside of one they may be in the allocator. Many end in a jump to the inner
-/// functions of the second part, which are then what the program seems to have called.
+/// loader does not take. Outside of one they may be in the allocator. Many end in a jump to the
+/// inner functions of the second part, which are then what the program seems to have called.
 const STREAMS: &str = "
     fgets fgets_unlocked fgetc fgetc_unlocked getc getc_unlocked _IO_getc getchar
     getchar_unlocked getline __getline getdelim __getdelim fread fread_unlocked _IO_fread

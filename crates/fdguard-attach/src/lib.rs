@@ -66,4 +66,4 @@ pub use step::Step;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use target::Target;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-pub use unsupported::Target;
+pub use unsupported::NoTarget as Target;

@@ -18,31 +18,32 @@ pub(crate) enum Interruption {
     None,
     /// It was in a system call that the kernel restarts by itself.
     Restarts,
-    /// The system call has returned EINTR, and would not have without the stop.
+    /// The system call has returned EINTR, and would not have without the stop or a signal.
     Eintr,
-    /// A system call has ended, or a signal has interrupted it.
+    /// A system call has ended.
     Ended,
 }
 
 impl Interruption {
-    /// Judges the registers of a stop. `signal` says whether a signal that is not blocked is
-    /// pending: then EINTR is the signal's.
-    pub(crate) fn judge(registers: &Registers, signal: bool) -> Self {
+    /// Judges the registers of a stop.
+    pub(crate) fn judge(registers: &Registers) -> Self {
         if registers.orig_rax.cast_signed() < 0 {
             return Self::None;
         }
         match registers.rax.cast_signed() {
             ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND | ERESTART_RESTARTBLOCK => Self::Restarts,
-            EINTR if !signal && may_repeat(registers.orig_rax) => Self::Eintr,
+            EINTR if may_repeat(registers.orig_rax) => Self::Eintr,
             _ => Self::Ended,
         }
     }
 
-    /// The registers with which code in the process continues.
-    pub(crate) fn continued(self, registers: &Registers) -> Registers {
+    /// The registers with which code in the process continues. `signal` says whether a signal that
+    /// is not blocked is pending: then EINTR is the signal's.
+    pub(crate) fn continued(self, registers: &Registers, signal: bool) -> Registers {
         let again = match (self, registers.rax.cast_signed()) {
             (Self::Restarts, ERESTART_RESTARTBLOCK) => Some(RESTART_SYSCALL),
-            (Self::Restarts | Self::Eintr, _) => Some(registers.orig_rax),
+            (Self::Restarts, _) => Some(registers.orig_rax),
+            (Self::Eintr, _) if !signal => Some(registers.orig_rax),
             _ => None,
         };
         let plain = Registers {
@@ -56,11 +57,15 @@ impl Interruption {
         })
     }
 
-    /// The registers to set in a stop. The kernel itself restarts what it restarts: it knows best
-    /// what to do if a signal arrives at the same time.
+    /// The registers to set in a stop. The kernel itself restarts the call, unless a signal has a
+    /// handler, also one that arrives while the thread waits for a processor: a program that waits
+    /// for its flag to be set by the handler must see EINTR.
     pub(crate) fn at_stop(self, registers: &Registers) -> Registers {
         match self {
-            Self::Eintr => self.continued(registers),
+            Self::Eintr => Registers {
+                rax: ERESTARTNOHAND.cast_unsigned(),
+                ..*registers
+            },
             _ => *registers,
         }
     }
@@ -99,8 +104,13 @@ mod tests {
         ];
         for (number, result, again) in cases {
             let registers = stopped(number, result);
-            let continued = Interruption::judge(&registers, false).continued(&registers);
+            let judged = Interruption::judge(&registers);
+            let continued = judged.continued(&registers, false);
             assert_eq!((continued.rip, continued.rax), (100, again), "{number}");
+            let stopped = judged.at_stop(&registers);
+            let wanted = if result == -4 { -514 } else { result };
+            assert_eq!(stopped.rax.cast_signed(), wanted, "{number}");
+            assert_eq!((stopped.rip, stopped.orig_rax), (102, registers.orig_rax));
         }
     }
 
@@ -108,11 +118,11 @@ mod tests {
     fn a_signal_or_an_ended_call_is_left_alone() {
         for (number, result, signal) in [(232, -4, true), (3, -4, false), (1, 4096, false)] {
             let registers = stopped(number, result);
-            let judged = Interruption::judge(&registers, signal);
-            assert_eq!(judged, Interruption::Ended);
-            assert_eq!(judged.continued(&registers).rip, 102);
+            let judged = Interruption::judge(&registers);
+            assert_eq!(judged == Interruption::Eintr, signal);
+            assert_eq!(judged.continued(&registers, signal).rip, 102);
         }
         let registers = stopped(-1, -512);
-        assert_eq!(Interruption::judge(&registers, false), Interruption::None);
+        assert_eq!(Interruption::judge(&registers), Interruption::None);
     }
 }

@@ -6,9 +6,9 @@ use crate::{Error, Refusal, RemoteCall, Step};
 
 /// A process that cannot be entered on this machine: there is no value of it.
 #[derive(Debug)]
-pub enum Target {}
+pub enum NoTarget {}
 
-impl Target {
+impl NoTarget {
     /// What the name of a memory file begins with that holds an injected library.
     pub const LIBRARY_PREFIX: &str = "fdguard-";
 

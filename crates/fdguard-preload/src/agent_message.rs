@@ -1,11 +1,11 @@
 //! Messages of a runtime's agent about descriptors: the stack of the code that requested them.
 //!
 //! The agent asks whether a file exists whose name begins with [`CALL`]. No such file exists, but
-//! the answer is yes while the library records. The name is the message: the target, then one line per frame, innermost first, as `file TAB line TAB
-//! function`. Targets are a number; `closing` and a number for the code that closes it; `starting`
-//! for the child that the calling thread starts next; `inotify` and `opendir` for descriptors
-//! without a number in the runtime: the oldest one without a message; `thread` for everything that
-//! the calling thread opened without a message.
+//! the answer is yes while the library records. The name is the message: the target, then one line
+//! per frame, innermost first, as `file TAB line TAB function`. Targets are a number; `closing` and
+//! a number for the code that closes it; `starting` for the child that the calling thread starts
+//! next; `inotify` and `opendir` for descriptors without a number in the runtime: the oldest one
+//! without a message; `thread` for everything that the calling thread opened without a message.
 
 use fdguard_wire::{
     Area, EventKind, EventRecord, FrameRecord, Frames, OpenCall, OpenRecord, RuntimeLanguage,

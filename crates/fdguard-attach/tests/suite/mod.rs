@@ -1,3 +1,4 @@
+mod containers;
 mod killed;
 mod refusals;
 mod restart;

@@ -200,8 +200,10 @@ fn other_users_and_protected_processes() {
 }
 
 /// The directories and files of a root with nothing but the victim.
-fn small_root(dir: &std::path::Path) {
-    for name in ["proc", "tmp", "lib", "lib64", "usr"] {
+pub(crate) fn small_root(dir: &std::path::Path) {
+    for name in [
+        "proc", "tmp", "lib", "lib64", "usr", "dev", "sys", "etc", "run",
+    ] {
         fs::create_dir(dir.join(name)).unwrap();
     }
     let output = Command::new("ldd").arg(program()).output().unwrap();

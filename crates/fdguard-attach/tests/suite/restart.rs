@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use fdguard_attach::Error;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::victim::{Borrowed, program};
 
@@ -129,6 +130,18 @@ fn a_program_with_many_signals_is_entered() {
         assert_eq!(victim.count(), calls);
     }
     assert_eq!(victim.finish().outcome(), (3, 0));
+}
+
+#[test]
+fn a_signal_right_after_a_call_ends_the_wait() {
+    for _attempt in 0..20 {
+        let mut victim = Borrowed::start("flag");
+        victim.wait_until_it_waits();
+        assert_eq!(victim.count(), 1);
+        let pid = Pid::from_raw(victim.pid().cast_signed()).unwrap();
+        kill_process(pid, Signal::USR1).unwrap();
+        assert_eq!(victim.answer().outcome(), (0, 0));
+    }
 }
 
 #[test]

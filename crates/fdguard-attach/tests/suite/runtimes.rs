@@ -67,12 +67,9 @@ fn entered_often(command: &mut Command) {
     assert_eq!(victim.finish().outcome(), (0, 0));
 }
 
+/// Without it there is nothing to show.
 fn is_installed(program: &str) -> bool {
-    let is_there = Command::new(program).arg("--version").output().is_ok();
-    if !is_there {
-        println!("skipped: {program} is not installed");
-    }
-    is_there
+    Command::new(program).arg("--version").output().is_ok()
 }
 
 #[test]

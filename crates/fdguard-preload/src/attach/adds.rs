@@ -63,8 +63,8 @@ fn word_before(words: usize) -> Option<u64> {
         return None;
     }
     let place = place.wrapping_sub(words);
-    // SAFETY: `find` saw the count and the mutexes in front of it in a variable of the loader, which
-    // is never unloaded.
+    // SAFETY: `find` saw the count and the mutexes in front of it in a variable of the loader,
+    // which is never unloaded.
     let word = unsafe { &*place };
     Some(word.load(Ordering::Acquire))
 }

@@ -41,8 +41,8 @@ pub(super) fn wake(request: &[u8]) -> InspectorAnswer {
     answer
 }
 
-/// Node installs its handler without any flag. `process.on('SIGUSR1')` replaces it by libuv's, which
-/// restarts calls; both are in Node's code. A handler outside of that code is an addon's.
+/// Node installs its handler without any flag. `process.on('SIGUSR1')` replaces it by libuv's,
+/// which restarts calls; both are in Node's code. A handler outside of that code is an addon's.
 fn judge(action: Option<SignalAction>, node: InspectorRequest) -> InspectorAnswer {
     let Some(action) = action.filter(|action| !NO_HANDLERS.contains(&action.handler)) else {
         return InspectorAnswer::Unhandled;

@@ -113,7 +113,7 @@ pub(crate) fn finish() {
 
 /// Whether this number is protection's own, which the program does not know of.
 pub(crate) fn is_stone(fd: u32) -> bool {
-    core::ffi::c_int::try_from(fd).is_ok_and(placeholder::is_it)
+    c_int::try_from(fd).is_ok_and(placeholder::is_it)
 }
 
 /// The program's limits may have changed.

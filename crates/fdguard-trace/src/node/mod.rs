@@ -183,7 +183,7 @@ impl NodeProgram {
     /// Closes an inspector that opened later than fdguard waited for it.
     pub(crate) fn close_late(&self) {
         if let PortHolder::Own(address) = PortHolder::find(self.pid, self.port) {
-            // It was asked for by fdguard, and is nobody's if this fails as well: the report says it.
+            // The report has a gap about it already.
             let text = format!("{CLOSE}; 'closed'");
             drop(session::evaluate(self.pid, address, text, Leaver::Node));
             self.wait_until_closed();

@@ -44,7 +44,7 @@ pub(super) fn evaluate(
     let work = move || {
         let answer = enter_network(pid)
             .and_then(|()| Inspector::connect(address))
-            .and_then(|mut inspector| Ok((inspector.evaluate(&text), inspector)));
+            .map(|mut inspector| (inspector.evaluate(&text), inspector));
         match answer {
             Ok((answer, inspector)) => {
                 drop(sender.send(answer));
@@ -187,7 +187,7 @@ impl Inspector {
     ) -> io::Result<T> {
         loop {
             let parsed = parse(&self.received);
-            let parsed = parsed.map_err(|_| io::Error::other("the answer is not readable"))?;
+            let parsed = parsed.map_err(io::Error::other)?;
             if let Some((found, length)) = parsed {
                 self.received.drain(..length);
                 return Ok(found);

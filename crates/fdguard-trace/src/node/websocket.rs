@@ -12,7 +12,8 @@ const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 
 /// Bytes that are not what they should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer is not readable")]
 pub(crate) struct UnreadableAnswer;
 
 /// The request for a JSON document.
@@ -44,7 +45,7 @@ impl<'a> HttpAnswer<'a> {
             return too_long(bytes);
         };
         let head = bytes.get(..end).ok_or(UnreadableAnswer)?;
-        let head = std::str::from_utf8(head).map_err(|_| UnreadableAnswer)?;
+        let head = std::str::from_utf8(head).ok().ok_or(UnreadableAnswer)?;
         let mut lines = head.split("\r\n");
         let status = lines.next().and_then(status).ok_or(UnreadableAnswer)?;
         let body = match lines.find_map(content_length) {
@@ -137,7 +138,7 @@ impl<'a> ServerFrame<'a> {
             (126 | 127, _) => return Ok(None),
             _ => return Err(UnreadableAnswer),
         };
-        let size = usize::try_from(size).map_err(|_| UnreadableAnswer)?;
+        let size = usize::try_from(size).ok().ok_or(UnreadableAnswer)?;
         if size > MOST {
             return Err(UnreadableAnswer);
         }

@@ -187,7 +187,6 @@ fn compare(ordered: Option<Ordered>, numbers: Numbers) {
             .sum::<u64>()
     };
     let (opened, live) = (sum("opened"), sum("live"));
-    println!("strace {given:?}; seen {opened}, {live} live of {since}");
     assert_eq!(opened, given.values().sum::<u64>(), "{given:?} {outcome:?}");
     if numbers == Numbers::New {
         assert_eq!(live, since, "{outcome:?}");

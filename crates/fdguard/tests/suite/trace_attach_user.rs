@@ -1,4 +1,5 @@
-//! `fdguard trace PID` as people use it: interrupted, in a pipe, twice, without root, on a full disk.
+//! `fdguard trace PID` as people use it: interrupted, in a pipe, twice, without root, on a full
+//! disk.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
