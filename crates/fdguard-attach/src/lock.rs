@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// Held while a process is entered.
 #[derive(Debug)]
 pub(crate) struct EntryLock {
-    _file: File,
+    file: File,
 }
 
 impl EntryLock {
@@ -18,10 +18,17 @@ impl EntryLock {
     pub(crate) fn take(pid: u32) -> io::Result<Option<Self>> {
         let file = File::open(format!("/proc/{pid}/stat"))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self { _file: file })),
+            Ok(()) => Ok(Some(Self { file })),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Drop for EntryLock {
+    fn drop(&mut self) {
+        // To close it is not enough: a child that another thread has just forked may hold it, too.
+        drop(rustix::fs::flock(&self.file, FlockOperation::Unlock));
     }
 }
 
@@ -37,5 +44,15 @@ mod tests {
         assert!(EntryLock::take(pid).unwrap().is_none());
         drop(first);
         assert!(EntryLock::take(pid).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_copy_of_the_file_does_not_hold_the_lock() {
+        let pid = std::process::id();
+        let first = EntryLock::take(pid).unwrap().unwrap();
+        let copy = first.file.try_clone().unwrap();
+        drop(first);
+        assert!(EntryLock::take(pid).unwrap().is_some());
+        drop(copy);
     }
 }
