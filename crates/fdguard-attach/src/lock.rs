@@ -28,7 +28,7 @@ impl EntryLock {
 impl Drop for EntryLock {
     fn drop(&mut self) {
         // To close it is not enough: a child that another thread has just forked may hold it, too.
-        drop(rustix::fs::flock(&self.file, FlockOperation::Unlock));
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
