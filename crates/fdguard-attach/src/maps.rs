@@ -1,6 +1,6 @@
 //! The memory of a process: its regions, and the modules (program, libraries) that they belong to.
 
-use fdguard_proc::ascii::{decimal, hexadecimal, lines, split_at_byte};
+use fdguard_proc::maps::{self, MapsRegion};
 
 /// A line of `/proc/PID/maps`, of a file or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,21 +26,15 @@ pub(crate) struct Module {
 }
 
 impl Region {
-    fn parse(line: &[u8]) -> Option<Self> {
-        let (range, rest) = split_at_byte(line, b' ')?;
-        let (start, end) = split_at_byte(range, b'-')?;
-        let (rights, rest) = split_at_byte(rest, b' ')?;
-        let (offset, rest) = split_at_byte(rest, b' ')?;
-        let (_device, rest) = split_at_byte(rest, b' ')?;
-        let (inode, path) = split_at_byte(rest, b' ').unwrap_or((rest, b""));
-        Some(Self {
-            start: hexadecimal(start)?,
-            end: hexadecimal(end)?,
-            rights: rights.to_vec(),
-            offset: hexadecimal(offset)?,
-            inode: decimal(inode)?,
-            path: path.trim_ascii_start().to_vec(),
-        })
+    fn new(line: MapsRegion<'_>) -> Self {
+        Self {
+            start: line.start,
+            end: line.end,
+            rights: line.rights.to_vec(),
+            offset: line.offset,
+            inode: line.ino,
+            path: line.path.to_vec(),
+        }
     }
 
     pub(crate) fn contains(&self, address: u64) -> bool {
@@ -82,7 +76,7 @@ impl Module {
 
 /// Every region.
 pub(crate) fn regions(bytes: &[u8]) -> Vec<Region> {
-    lines(bytes).filter_map(Region::parse).collect()
+    maps::regions(bytes).map(Region::new).collect()
 }
 
 /// Files that are mapped from their beginning and have code, with all their regions.

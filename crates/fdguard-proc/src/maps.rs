@@ -25,30 +25,63 @@ pub struct MapsEntry<'a> {
     pub path: &'a [u8],
 }
 
-impl<'a> MapsEntry<'a> {
-    /// Reads one line; `None` for memory that is not of a file.
-    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
+/// A line: memory of a file, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapsRegion<'a> {
+    /// Its first address.
+    pub start: u64,
+    /// The address after its last.
+    pub end: u64,
+    /// `r-xp`: reading, writing, executing; private or shared.
+    pub rights: &'a [u8],
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// The device, as the kernel writes it.
+    pub device: &'a [u8],
+    /// The inode number; 0 without a file.
+    pub ino: u64,
+    /// The name of the file, or `[heap]` and the like, or nothing.
+    pub path: &'a [u8],
+}
+
+impl<'a> MapsRegion<'a> {
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let (start, end) = address_range(line)?;
         let (_range, rest) = split_at_byte(line, b' ')?;
         let (rights, rest) = split_at_byte(rest, b' ')?;
-        let (_offset, rest) = split_at_byte(rest, b' ')?;
+        let (offset, rest) = split_at_byte(rest, b' ')?;
         let (device, rest) = split_at_byte(rest, b' ')?;
-        let (ino, path) = split_at_byte(rest, b' ')?;
-        let path = path.trim_start_with(|c| c == ' ');
-        let ino = decimal(ino)?;
-        // Without an inode it is anonymous memory, or the kernel's: [heap], [vdso].
-        if ino == 0 || !path.starts_with(b"/") {
-            return None;
-        }
-        let (start, end) = address_range(line)?;
+        let (ino, path) = split_at_byte(rest, b' ').unwrap_or((rest, b""));
         Some(Self {
             start,
             end,
             rights,
+            offset: hexadecimal(offset)?,
+            device,
+            ino: decimal(ino)?,
+            path: path.trim_start_with(|c| c == ' '),
+        })
+    }
+}
+
+impl<'a> MapsEntry<'a> {
+    /// Reads one line; `None` for memory that is not of a file.
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
+        let region = MapsRegion::parse(line)?;
+        // Without an inode it is anonymous memory, or the kernel's: [heap], [vdso].
+        if region.ino == 0 || !region.path.starts_with(b"/") {
+            return None;
+        }
+        let rights = region.rights;
+        Some(Self {
+            start: region.start,
+            end: region.end,
+            rights,
             executable: rights.get(2) == Some(&b'x'),
             writes_through: rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's'),
-            device,
-            ino,
-            path,
+            device: region.device,
+            ino: region.ino,
+            path: region.path,
         })
     }
 }
@@ -58,6 +91,11 @@ pub(crate) fn address_range(line: &[u8]) -> Option<(u64, u64)> {
     let (range, _) = split_at_byte(line, b' ')?;
     let (start, end) = split_at_byte(range, b'-')?;
     Some((hexadecimal(start)?, hexadecimal(end)?))
+}
+
+/// Every region of memory.
+pub fn regions(bytes: &[u8]) -> impl Iterator<Item = MapsRegion<'_>> {
+    lines(bytes).filter_map(MapsRegion::parse)
 }
 
 /// Every mapping of a file.
