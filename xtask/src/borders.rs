@@ -17,7 +17,11 @@ const RULES: Rules = Rules {
         ("fdguard-wire", &[]),
         ("fdguard-proc", &[]),
         ("fdguard-core", &["fdguard-wire", "fdguard-proc"]),
-        ("fdguard-probe", &["fdguard-core", "fdguard-proc"]),
+        ("fdguard-kernel", &["fdguard-proc"]),
+        (
+            "fdguard-probe",
+            &["fdguard-core", "fdguard-kernel", "fdguard-proc"],
+        ),
         ("fdguard-preload", &["fdguard-wire"]),
         ("fdguard-process", &["fdguard-core", "fdguard-proc"]),
         ("fdguard-attach", &["fdguard-proc"]),
@@ -26,6 +30,7 @@ const RULES: Rules = Rules {
             &[
                 "fdguard-attach",
                 "fdguard-core",
+                "fdguard-kernel",
                 "fdguard-wire",
                 "fdguard-proc",
             ],
