@@ -6,12 +6,42 @@
 )]
 
 use std::env;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Prints on standard error that a test did not run, and why. The caller returns afterwards.
+/// The reasons for which a test may be skipped where everything should be there.
+const ALLOWED_SKIPS: &str = include_str!("../allowed-skips");
+
+/// Prints on standard error that a test did not run, and why. The caller returns afterwards. With
+/// `FDGUARD_STRICT=1` the test fails instead, unless `testkit/allowed-skips` has the reason. The
+/// file that `FDGUARD_SKIPS` names gets a line.
 pub fn skip(reason: &str) {
     eprintln!("SKIPPED: {reason}");
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("unnamed");
+    if let Some(path) = env::var_os("FDGUARD_SKIPS") {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let line = format!("{test}: {}\n", reason.replace('\n', " "));
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.expect("the list of skips cannot be written");
+    }
+    let is_strict = env::var_os("FDGUARD_STRICT").is_some_and(|value| value == "1");
+    assert!(
+        !is_strict || is_allowed(reason, ALLOWED_SKIPS),
+        "{test} was skipped ({reason}), and testkit/allowed-skips does not have the reason"
+    );
+}
+
+/// Whether a list has the reason. A line that ends with `*` stands for all that begin with it.
+fn is_allowed(reason: &str, list: &str) -> bool {
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    let mut lines = lines.filter(|line| !line.is_empty());
+    lines.any(|line| match line.strip_suffix('*') {
+        Some(begin) => reason.starts_with(begin),
+        None => reason == line,
+    })
 }
 
 /// Whether a program of this name is on the search path.
@@ -94,4 +124,25 @@ fn version(program: &Path) -> Option<u32> {
     let said = String::from_utf8(said.stdout).ok()?;
     let mut numbers = said.split(|one: char| !one.is_ascii_digit());
     numbers.find_map(|number| number.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_allowed;
+
+    #[test]
+    fn only_listed_reasons_are_allowed() {
+        let list = "# needs root\n\nno IPv6 on this machine\nno Python*\n";
+        assert!(is_allowed("no IPv6 on this machine", list));
+        assert!(is_allowed("no Python 3.9 in pyenv", list));
+        for reason in [
+            "needs root",
+            "# needs root",
+            "no IPv6",
+            "",
+            "no zstd program",
+        ] {
+            assert!(!is_allowed(reason, list), "{reason}");
+        }
+    }
 }

@@ -2,8 +2,7 @@
 
 #![expect(
     clippy::expect_used,
-    clippy::print_stderr,
-    reason = "helpers of tests: they stop the test at that line, and say aloud what was skipped"
+    reason = "helpers of tests: they stop the test at that line"
 )]
 
 use std::collections::BTreeMap;
@@ -53,7 +52,7 @@ fn lsof_alone() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     if Command::new("lsof").arg("-v").output().is_err() {
-        eprintln!("SKIPPED: lsof is not installed; nothing was compared with it");
+        testkit::skip("lsof is not installed; nothing was compared with it");
         return None;
     }
     Some(guard)

@@ -85,7 +85,7 @@ async fn r57_who_calls_over_a_unix_socket_is_known() {
         .start(plan(&["python3", "-c", &script]), ResourceRole::Main)
         .await
     {
-        eprintln!("SKIPPED: no python3: {error}");
+        testkit::skip(&format!("no python3: {error}"));
         return;
     }
     let (stream, _) = tokio::time::timeout(LONG, listener.accept())

@@ -239,7 +239,7 @@ fn the_client_of_the_guide_runs_as_it_is_printed() {
         .collect();
     assert_eq!(blocks.len(), 2);
     if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: no python3");
+        testkit::skip("no python3");
         return;
     }
     let hosted = Hosted::start(&["--listen", "127.0.0.1:0"]);

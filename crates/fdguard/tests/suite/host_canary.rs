@@ -37,7 +37,7 @@ ask("DELETE", f"/v1/clients/{client}")
 #[test]
 fn r15_our_own_check_finds_no_leak_in_our_own_host() {
     if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: no python3");
+        testkit::skip("no python3");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
