@@ -23,6 +23,10 @@ test-python *args:
 gen:
     cargo run -q -p xtask -- gen
 
+# build the documentation as a web site in target/site; installs mdbook if it is missing
+docs:
+    docs/site
+
 # measure the figures of docs/performance.md
 bench *args:
     bench/run {{args}}
