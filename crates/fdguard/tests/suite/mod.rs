@@ -18,6 +18,7 @@ mod canary;
 mod ceilings;
 mod check;
 mod check_accepted;
+mod check_action;
 mod check_children;
 mod check_exercise;
 mod check_hazards;
