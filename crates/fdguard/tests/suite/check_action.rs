@@ -17,7 +17,7 @@ fn action(command: &str, dir: &Path) -> Output {
         .env("GITHUB_ACTIONS", "true")
         .env("FDGUARD_COMMAND", command)
         .env("FDGUARD_SARIF", dir.join("found.sarif"))
-        .env("FDGUARD_ARGUMENTS", "--grace '100 ms'")
+        .env("FDGUARD_ARGUMENTS", "--grace '100ms'")
         .current_dir(dir);
     script.output().unwrap()
 }
