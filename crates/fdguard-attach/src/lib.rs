@@ -22,6 +22,8 @@ mod error;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod examine;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod fate;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod function_call;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod image;

@@ -5,6 +5,8 @@ use std::num::NonZeroU64;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use fdguard_proc::stat::ProcStat;
+use fdguard_proc::status::number_of;
 use libc::c_int;
 
 use crate::ptrace::{self, Registers, Stop};
@@ -69,7 +71,11 @@ impl From<io::Error> for ThreadError {
 impl SeizedThread {
     /// Seizes a thread and stops it.
     pub(crate) fn stop(tid: u32, on_seized: impl FnOnce()) -> Result<Self, ThreadError> {
-        ptrace::seize(tid)?;
+        ptrace::seize(tid).map_err(|error| match ThreadError::from(error) {
+            // The kernel denies threads that end, too.
+            ThreadError::Denied if is_ending(tid) => ThreadError::Ended,
+            error => error,
+        })?;
         let mut thread = Self {
             tid,
             is_stopped: false,
@@ -179,6 +185,23 @@ impl SeizedThread {
         ptrace::detach(self.tid, signal)?;
         Ok(self.stopped_for())
     }
+}
+
+/// This thread, which the kernel names as the tracer of those that it has seized.
+pub(crate) fn own_tid() -> u64 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
+        .into()
+}
+
+/// Whether a thread ends, or is gone. One that was killed while it was stopped is traced by this
+/// thread until it has ended.
+fn is_ending(tid: u32) -> bool {
+    let read = |name| std::fs::read(format!("/proc/{tid}/{name}")).unwrap_or_default();
+    let tracer = number_of(&read("status"), b"TracerPid");
+    tracer == Some(own_tid()) || ProcStat::parse(&read("stat")).is_none_or(|stat| stat.is_ending())
 }
 
 impl Drop for SeizedThread {
