@@ -11,7 +11,7 @@ use fdguard_attach::{Error, Step, Target};
 
 use super::victim::{Answer, Borrowed, enter, library};
 
-/// A first call has this many steps at least: three stops, and a rehearsal.
+/// A first call has this many steps at least: four stops, and a rehearsal.
 const LEAST_STEPS: usize = 30;
 /// More than any call has.
 const MOST_STEPS: usize = 200;
