@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::candidates::{Candidate, Fitness, candidates};
 use crate::examine::{Examined, check_threads};
+use crate::fate::{Fate, fate};
 use crate::injection::{CodePlace, Injection};
 use crate::judge::{Obstacle, Waiting, judge};
 use crate::ptrace::Registers;
@@ -63,6 +64,7 @@ impl<'a> Search<'a> {
         let mut pause = Duration::from_millis(1);
         let mut worst = Fitness::Runs;
         while self.start.elapsed() < SEARCH_LIMIT {
+            self.check_fate()?;
             check_threads(self.examined.key.pid)?;
             self.tables.refresh().map_err(Error::System)?;
             for candidate in self.candidates(worst)? {
@@ -87,9 +89,7 @@ impl<'a> Search<'a> {
     /// A stopped thread for system calls only, which need no lock.
     pub(crate) fn any_thread(&mut self) -> Result<Injection<'a>, Error> {
         while self.start.elapsed() < SEARCH_LIMIT {
-            if !self.examined.key.is_alive() {
-                return Err(Error::Ended);
-            }
+            self.check_fate()?;
             for candidate in self.candidates(Fitness::StartsOver)? {
                 let stopped = self.stop(candidate.tid);
                 match stopped.and_then(|thread| self.inject(thread)) {
@@ -103,6 +103,14 @@ impl<'a> Search<'a> {
             sleep(Duration::from_millis(5));
         }
         Err(self.failure())
+    }
+
+    fn check_fate(&self) -> Result<(), Error> {
+        match fate(self.examined.key, &self.examined.memory) {
+            Fate::Runs => Ok(()),
+            Fate::Ended => Err(Error::Ended),
+            Fate::Executed => Err(Error::Executed),
+        }
     }
 
     fn failure(&self) -> Error {

@@ -1,12 +1,13 @@
-//! The way into a process and out of it, in three stops: memory is prepared in a short one, filled
-//! while all threads run, used in the second, and unmapped in the third.
+//! The way into a process and out of it, in four short stops: memory is mapped in the first and made
+//! writable in the second, filled while all threads run, used in the third, unmapped in the fourth.
 
 use std::io;
+use std::time::Duration;
 
 use crate::borrow::Search;
 use crate::examine::Examined;
 use crate::function_call::Finished;
-use crate::injection::{Aborted, AbortedCall, CodePlace};
+use crate::injection::{Aborted, AbortedCall, CodePlace, Injection};
 use crate::leftovers::is_free;
 use crate::remote::{CallPlan, Scratch};
 use crate::stack::Tables;
@@ -57,8 +58,6 @@ impl<'a> Entry<'a> {
         loop {
             tries += 1;
             let scratch = self.prepare(plan)?;
-            // From here on it is unmapped at the end, unless a thread is inside.
-            self.leftovers.push(scratch);
             let mut search = Search::new(self.examined, self.tables, self.place, self.on_step);
             let found = search.safe_thread();
             self.stops.add_all(search.stops);
@@ -77,28 +76,39 @@ impl<'a> Entry<'a> {
 
     /// Maps memory in the process and copies code, argument and library into it.
     fn prepare(&mut self, plan: &CallPlan<'_>) -> Result<Scratch, Error> {
-        let mut tries = 0;
-        let scratch = loop {
-            tries += 1;
-            let mut search = Search::new(self.examined, self.tables, self.place, self.on_step);
-            let injection = search.any_thread()?;
-            match injection.prepare(plan) {
-                Ok((scratch, stop)) => {
-                    self.stops.add(stop);
-                    break scratch;
-                }
-                Err(aborted) => {
-                    self.leftovers.extend(aborted.leftover);
-                    self.judge(aborted, tries)?;
-                }
-            }
-        };
+        let scratch = self.retry(|injection| injection.prepare(plan))?;
+        // From here on it is unmapped at the end, unless a thread is inside.
+        self.leftovers.push(scratch);
+        self.retry(|injection| injection.protect(scratch).map(|stop| ((), stop)))?;
         for (address, bytes) in scratch.bulk(plan) {
             let written = self.examined.memory.write(address, bytes);
             written.map_err(Error::System)?;
         }
         (self.on_step)(Step::Copied);
         Ok(scratch)
+    }
+
+    /// Does something on any thread.
+    fn retry<T>(
+        &mut self,
+        act: impl Fn(Injection<'_>) -> Result<(T, Duration), AbortedCall>,
+    ) -> Result<T, Error> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut search = Search::new(self.examined, self.tables, self.place, self.on_step);
+            let injection = search.any_thread()?;
+            match act(injection) {
+                Ok((done, stop)) => {
+                    self.stops.add(stop);
+                    return Ok(done);
+                }
+                Err(aborted) => {
+                    self.leftovers.extend(aborted.leftover);
+                    self.judge(aborted, tries)?;
+                }
+            }
+        }
     }
 
     /// Whether another try may work.

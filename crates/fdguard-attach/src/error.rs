@@ -60,6 +60,9 @@ pub enum Error {
     /// The process ended.
     #[error("the process ended")]
     Ended,
+    /// The process is another program now.
+    #[error("the process executed another program meanwhile")]
+    Executed,
     /// The kernel refuses something unexpected.
     #[error("cannot trace the process: {0}")]
     System(#[source] io::Error),
@@ -71,6 +74,7 @@ impl Error {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Refused(refusal) => refusal.remedy(),
+            Self::Executed => Some("try again: the new program can be traced as well"),
             Self::NoSafeThread { .. } | Self::NoThread => {
                 Some("try again, or start it under fdguard trace -- COMMAND")
             }

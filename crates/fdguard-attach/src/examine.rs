@@ -15,6 +15,7 @@ use crate::image::{Functions, Image, Machine};
 use crate::maps::{Module, modules, regions};
 use crate::memory::{Memory, number};
 use crate::refusal::Denial;
+use crate::thread::own_tid;
 
 const AT_ENTRY: u64 = 9;
 const AT_BASE: u64 = 7;
@@ -98,7 +99,9 @@ fn check_thread(
     status: &[u8],
     name: &dyn Fn(u32) -> Option<String>,
 ) -> Result<(), Refusal> {
-    if let Some(tracer) = number_of(status, b"TracerPid").filter(|pid| *pid > 0) {
+    // A thread that was killed while it was stopped is traced by this thread until it has ended.
+    let own = own_tid();
+    if let Some(tracer) = number_of(status, b"TracerPid").filter(|pid| *pid > 0 && *pid != own) {
         let tracer = u32::try_from(tracer).unwrap_or(0);
         let name = name(tracer).unwrap_or_else(|| "unknown".to_owned());
         return Err(Refusal::Traced { tracer, name });

@@ -9,7 +9,7 @@ use libc::c_int;
 use crate::memory::Memory;
 use crate::pending::has_pending_signal;
 use crate::ptrace::{self, Registers};
-use crate::remote::{CODE_SIZE, CallPlan, SaveArea, Scratch, syscall_code};
+use crate::remote::{CODE_SIZE, CallPlan, SaveArea, Scratch, USUAL_ADDRESS, syscall_code};
 use crate::restart::Interruption;
 use crate::step::Step;
 use crate::thread::{SeizedThread, ThreadError};
@@ -46,6 +46,17 @@ pub(crate) struct AbortedCall {
     pub(crate) leftover: Option<Scratch>,
     /// How long the thread was stopped, if that is known.
     pub(crate) stop: Duration,
+}
+
+impl AbortedCall {
+    /// The thread was lost after what was to be done.
+    fn after(error: ThreadError) -> Self {
+        Self {
+            reason: error.into(),
+            leftover: None,
+            stop: Duration::ZERO,
+        }
+    }
 }
 
 /// Why a thread was returned.
@@ -154,6 +165,23 @@ impl<'a> Injection<'a> {
         }
     }
 
+    /// Makes the data of such memory writable, and returns the thread.
+    pub(crate) fn protect(mut self, scratch: Scratch) -> Result<Duration, AbortedCall> {
+        let size = (scratch.size - CODE_SIZE) as u64;
+        let start = scratch.address + CODE_SIZE as u64;
+        let protected = self
+            .plant()
+            .and_then(|()| self.syscall(SYS_MPROTECT, [start, size, READ_WRITE, 0, 0, 0]))
+            .and_then(|protected| protected.map_err(Aborted::NoMemory));
+        match protected {
+            Ok(_zero) => {
+                self.step(Step::Protected);
+                self.give_back().map_err(AbortedCall::after)
+            }
+            Err(aborted) => Err(self.abort(aborted)),
+        }
+    }
+
     /// Unmaps memory that a call has left.
     pub(crate) fn sweep(mut self, leftovers: &[Scratch]) -> Result<Duration, AbortedCall> {
         let swept = self.plant().and_then(|()| {
@@ -163,11 +191,7 @@ impl<'a> Injection<'a> {
             Ok(())
         });
         match swept {
-            Ok(()) => self.give_back().map_err(|error| AbortedCall {
-                reason: error.into(),
-                leftover: None,
-                stop: Duration::ZERO,
-            }),
+            Ok(()) => self.give_back().map_err(AbortedCall::after),
             Err(aborted) => Err(self.abort(aborted)),
         }
     }
@@ -194,21 +218,22 @@ impl<'a> Injection<'a> {
         for (place, byte) in code.iter_mut().zip(syscall_code()) {
             *place = *byte;
         }
-        self.write_code(&code)?;
+        self.write_code(self.place.address, &code)?;
         self.step(Step::Planted);
         Ok(())
     }
 
-    fn write_code(&self, code: &[u8; PLANTED]) -> io::Result<()> {
+    /// Writes code that the process itself cannot write.
+    fn write_code(&self, address: u64, code: &[u8]) -> io::Result<()> {
         let (words, _) = code.as_chunks::<8>();
-        let addresses = (self.place.address..).step_by(8);
-        for (address, word) in addresses.zip(words) {
+        for (address, word) in (address..).step_by(8).zip(words) {
             ptrace::poke(self.thread.tid, address, u64::from_le_bytes(*word))?;
         }
         Ok(())
     }
 
-    /// Makes a system call on the thread, which stops when it returns.
+    /// Makes a system call on the thread, which stops when it returns, in a stop in which it can be
+    /// given back.
     fn syscall(&mut self, number: u64, arguments: [u64; 6]) -> Result<Result<u64, c_int>, Aborted> {
         let armed = self
             .save
@@ -216,7 +241,7 @@ impl<'a> Injection<'a> {
         self.thread.set_registers(&armed)?;
         self.step(Step::Armed);
         self.thread.run_to_syscall()?;
-        self.thread.run_to_syscall()?;
+        self.thread.stop_again()?;
         let result = self.thread.registers()?.rax.cast_signed();
         if (-4095..0).contains(&result) {
             return Ok(Err(c_int::try_from(-result).unwrap_or(0)));
@@ -227,23 +252,21 @@ impl<'a> Injection<'a> {
     fn map(&mut self, plan: &CallPlan<'_>) -> Result<Scratch, Aborted> {
         self.plant()?;
         let size = Scratch::size(plan);
-        let arguments = [0, size as u64, READ_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0];
+        let (hint, flags) = (USUAL_ADDRESS, PRIVATE_ANONYMOUS);
+        let arguments = [hint, size as u64, READ_EXECUTE, flags, u64::MAX, 0];
         let address = self.syscall(SYS_MMAP, arguments)?;
         let address = address.map_err(Aborted::NoMemory)?;
         let scratch = Scratch { address, size };
         self.mapped = Some(scratch);
         self.step(Step::Mapped);
-        for (address, bytes) in scratch.code(plan) {
-            self.memory.write(address, &bytes)?;
+        for (address, mut bytes) in scratch.code(plan) {
+            // Some kernels let only the tracer's own request write here.
+            if self.memory.write(address, &bytes).is_err() {
+                bytes.resize(bytes.len().next_multiple_of(8), 0);
+                self.write_code(address, &bytes)?;
+            }
         }
         self.step(Step::Written);
-        let arguments = [address, CODE_SIZE as u64, READ_EXECUTE, 0, 0, 0];
-        let protected = self.syscall(SYS_MPROTECT, arguments)?;
-        if let Err(errno) = protected {
-            self.unmap(scratch)?;
-            return Err(Aborted::NoMemory(errno));
-        }
-        self.step(Step::Protected);
         Ok(scratch)
     }
 
@@ -256,8 +279,11 @@ impl<'a> Injection<'a> {
         Ok(())
     }
 
-    /// Restores the registers after a system call, in a stop in which the kernel restarts calls.
+    /// Restores the registers, in a stop in which the kernel restarts calls.
     fn give_back(mut self) -> Result<Duration, ThreadError> {
+        if self.thread.is_interrupted() {
+            return self.give_back_with(0);
+        }
         match self.thread.stop_again() {
             Ok(()) => self.give_back_with(0),
             Err(ThreadError::Signal(signal)) => self.give_back_with(signal),
@@ -284,7 +310,7 @@ impl<'a> Injection<'a> {
     /// Restores the program's first instructions.
     fn restore_code(&self) -> io::Result<()> {
         if self.is_planted {
-            self.write_code(&self.place.original)?;
+            self.write_code(self.place.address, &self.place.original)?;
             self.step(Step::Code);
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::examine::Examined;
 use crate::injection::CodePlace;
 use crate::maps::Region;
 use crate::memory::Memory;
-use crate::remote::{CODE_SIZE, Outcome, Report, Scratch, data_of, syscall_code};
+use crate::remote::{CODE_SIZE, Outcome, Report, Scratch, USUAL_ADDRESS, data_of, syscall_code};
 
 /// How long code that has no tracer may take to restore its thread.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -48,11 +48,17 @@ pub(crate) fn scratch_memory(memory: &Memory, regions: &[Region]) -> Result<Vec<
         region.path.is_empty()
             && region.is_executable()
             && !region.is_writable()
-            && region.end - region.start == CODE_SIZE as u64
+            && region.end - region.start >= CODE_SIZE as u64
     });
     let mut found = Vec::new();
     let start = Instant::now();
     for page in pages {
+        if page.start == USUAL_ADDRESS && read(memory, page.start).is_none() {
+            // Its tracer was killed before it wrote anything.
+            let size = usize::try_from(page.end - page.start).unwrap_or(0);
+            let address = page.start;
+            found.push(Scratch { address, size });
+        }
         while let Some((scratch, report)) = read(memory, page.start) {
             if report.left || !report.armed {
                 found.push(scratch);

@@ -8,7 +8,7 @@
 //! The way of a call: `candidates` picks a thread by what it waits for, `thread` stops it, `stack`
 //! follows its stack, `judge` decides whether it holds a lock that the loader needs, `injection`
 //! and `function_call` run the code of `remote` on it, and `restart` says what it continues with.
-//! `entry` makes three stops of it.
+//! `entry` makes four stops of it.
 //!
 //! Elsewhere than on x86-64 Linux every process is refused.
 
@@ -21,6 +21,8 @@ mod entry;
 mod error;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod examine;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod fate;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod function_call;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -18,6 +18,12 @@ impl Memory {
         Ok(Self { file })
     }
 
+    /// Whether the program has not ended, nor executed another one. Nothing can be read then, while
+    /// reading an address without memory is an error.
+    pub(crate) fn exists(&self) -> bool {
+        !matches!(self.file.read_at(&mut [0], 0), Ok(0))
+    }
+
     pub(crate) fn read_exact(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, address)
     }

@@ -29,6 +29,9 @@ const PATIENCE: u64 = 60_000_000;
 /// All signals except faults: those of the code must reach the tracer, and a blocked one resets
 /// the program's handler. ILL, TRAP, BUS, FPE, SEGV, SYS.
 const BLOCKED: u64 = !(1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 30);
+/// Where memory is mapped if nothing is there: what a killed tracer left is recognized even if it
+/// had written nothing yet, and it does not merge with memory of the program.
+pub(crate) const USUAL_ADDRESS: u64 = 0x6664_6775_0000;
 /// Marks the data, so that what a killed tracer left is recognized.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"fdguard1");
 

@@ -11,6 +11,7 @@ use fdguard_proc::ProcKey;
 
 use crate::entry::Entry;
 use crate::examine::{Examined, check_threads, examine};
+use crate::fate::{Fate, fate};
 use crate::function_call::{CallFailure, Finished};
 use crate::image::Image;
 use crate::leftovers::{code_place, scratch_memory};
@@ -116,14 +117,20 @@ impl Target {
         check_threads(pid)?;
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let result = self.enter(&mut tables, request);
-        match result {
-            // A killed process is there for a moment while its threads are gone.
-            Err(Error::System(error))
-                if error.raw_os_error() == Some(libc::ESRCH) || !self.examined.key.is_alive() =>
-            {
-                Err(Error::Ended)
-            }
-            result => result,
+        result.map_err(|error| self.real_reason(error))
+    }
+
+    /// A process that ends or executes another program fails whatever is tried meanwhile.
+    fn real_reason(&self, error: Error) -> Error {
+        let Examined { key, memory, .. } = &self.examined;
+        match fate(*key, memory) {
+            Fate::Ended => Error::Ended,
+            Fate::Executed => Error::Executed,
+            Fate::Runs => match error {
+                // One of its threads is gone that was needed.
+                Error::System(error) if error.raw_os_error() == Some(libc::ESRCH) => Error::Ended,
+                error => error,
+            },
         }
     }
 

@@ -5,6 +5,8 @@ use std::num::NonZeroU64;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use fdguard_proc::stat::ProcStat;
+use fdguard_proc::status::number_of;
 use libc::c_int;
 
 use crate::ptrace::{self, Registers, Stop};
@@ -35,6 +37,8 @@ pub(crate) fn pause() {
 pub(crate) struct SeizedThread {
     pub(crate) tid: u32,
     is_stopped: bool,
+    /// Whether it is in a stop that was asked for, where the kernel restarts calls.
+    is_interrupted: bool,
     stopped_at: Instant,
 }
 
@@ -69,10 +73,15 @@ impl From<io::Error> for ThreadError {
 impl SeizedThread {
     /// Seizes a thread and stops it.
     pub(crate) fn stop(tid: u32, on_seized: impl FnOnce()) -> Result<Self, ThreadError> {
-        ptrace::seize(tid)?;
+        ptrace::seize(tid).map_err(|error| match ThreadError::from(error) {
+            // The kernel denies threads that end, too.
+            ThreadError::Denied if is_ending(tid) => ThreadError::Ended,
+            error => error,
+        })?;
         let mut thread = Self {
             tid,
             is_stopped: false,
+            is_interrupted: false,
             stopped_at: Instant::now(),
         };
         on_seized();
@@ -118,15 +127,23 @@ impl SeizedThread {
     /// Whether it has stopped.
     pub(crate) fn poll(&mut self) -> Result<Option<Stop>, ThreadError> {
         let stop = ptrace::poll_stop(self.tid)?;
-        self.is_stopped |= stop.is_some_and(|stop| stop != Stop::Ended);
+        if let Some(stop) = stop {
+            self.is_stopped = stop != Stop::Ended;
+            self.is_interrupted = matches!(stop, Stop::Event | Stop::Group);
+        }
         Ok(stop)
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.is_interrupted
     }
 
     pub(crate) fn interrupt(&self) -> Result<(), ThreadError> {
         Ok(ptrace::interrupt(self.tid)?)
     }
 
-    /// Stops it again; it may be stopped already, on its way out of a system call.
+    /// Stops it again. If it is about to make a system call, it stops after it: interruptions do
+    /// not end the calls that are made here.
     pub(crate) fn stop_again(&mut self) -> Result<(), ThreadError> {
         self.interrupt()?;
         if self.is_stopped {
@@ -147,15 +164,20 @@ impl SeizedThread {
 
     pub(crate) fn resume(&mut self, signal: c_int) -> Result<(), ThreadError> {
         ptrace::resume(self.tid, signal)?;
-        self.is_stopped = false;
+        self.runs();
         Ok(())
+    }
+
+    fn runs(&mut self) {
+        self.is_stopped = false;
+        self.is_interrupted = false;
     }
 
     /// Runs until it enters or leaves a system call.
     pub(crate) fn run_to_syscall(&mut self) -> Result<(), ThreadError> {
         loop {
             ptrace::resume_to_syscall(self.tid)?;
-            self.is_stopped = false;
+            self.runs();
             match self.wait(STOP_LIMIT)? {
                 Stop::Syscall => return Ok(()),
                 Stop::Event | Stop::Group => {}
@@ -179,6 +201,23 @@ impl SeizedThread {
         ptrace::detach(self.tid, signal)?;
         Ok(self.stopped_for())
     }
+}
+
+/// This thread, which the kernel names as the tracer of those that it has seized.
+pub(crate) fn own_tid() -> u64 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
+        .into()
+}
+
+/// Whether a thread ends, or is gone. One that was killed while it was stopped is traced by this
+/// thread until it has ended.
+fn is_ending(tid: u32) -> bool {
+    let read = |name| std::fs::read(format!("/proc/{tid}/{name}")).unwrap_or_default();
+    let tracer = number_of(&read("status"), b"TracerPid");
+    tracer == Some(own_tid()) || ProcStat::parse(&read("stat")).is_none_or(|stat| stat.is_ending())
 }
 
 impl Drop for SeizedThread {

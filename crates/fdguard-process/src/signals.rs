@@ -120,6 +120,13 @@ impl Signals {
         })
     }
 
+    /// Whether a signal was received that was not read yet.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        let now = rustix::event::Timespec::default();
+        poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
     /// Stops listening.
     pub fn release(&self) {
         for (signal, action) in self.lock().drain(..) {

@@ -74,17 +74,19 @@ pub enum AttachStep<'a> {
 
 impl AttachedTrace {
     /// Attaches to each process that allows it, and reports each step. One that refuses does not
-    /// stop the others; [`AttachedTrace::pids`] may be empty.
+    /// stop the others; [`AttachedTrace::pids`] may be empty. Once `is_stopped` says so, the rest
+    /// is left alone.
     pub fn attach(
         pids: &[u32],
         options: &Options,
+        is_stopped: &dyn Fn() -> bool,
         on_step: &mut dyn FnMut(AttachStep<'_>),
     ) -> Result<Self, Error> {
         let source = Arc::new(InjectSource::default());
         // The first records are read while the others are attached to.
         let mut session = TraceSession::start_shared(Arc::<InjectSource>::clone(&source), options)?;
         let (mut attached, mut refused) = (Vec::new(), Vec::new());
-        for pid in pids.iter().copied() {
+        for pid in pids.iter().copied().take_while(|_| !is_stopped()) {
             let comm = comm(pid);
             let entered = InjectSource::examine(pid).and_then(|target| {
                 // Only one that will be touched is announced.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use fdguard_proc::process;
 use fdguard_wire::{ATTACH, AttachAnswer, DETACH, EventKind, WAKE_INSPECTOR};
 
 use crate::attach_dir::{AttachDir, FileOwner, PARENTS};
+use crate::listener::monotonic;
 use crate::module_files::ModuleFiles;
 use crate::node::{AgentFailure, NodeProgram};
 use crate::observed_trace::{ObservedTrace, is_alive};
@@ -36,6 +37,8 @@ pub struct InjectSource {
     /// Where the records of each process are.
     owners: Mutex<HashMap<TraceKey, RecordOwner>>,
     is_over: AtomicBool,
+    /// When it was over, by the monotonic clock; 0 before.
+    left_at: AtomicU64,
 }
 
 /// A file of records: the attached process in whose directory it is, and its key there.
@@ -170,6 +173,7 @@ impl InjectSource {
         if self.is_over.swap(true, Ordering::AcqRel) {
             return Vec::new();
         }
+        self.left_at.store(monotonic().max(1), Ordering::Release);
         let mut failures = Vec::new();
         let attached = self.attached();
         let roots: BTreeSet<u32> = attached.iter().map(|one| one.pid).collect();
@@ -327,6 +331,10 @@ impl TraceSource for InjectSource {
 
     fn unloaded(&self) -> BlindReason {
         BlindReason::Replaced
+    }
+
+    fn left_at(&self) -> Option<u64> {
+        Some(self.left_at.load(Ordering::Acquire)).filter(|at| *at != 0)
     }
 
     fn gaps(&self) -> Vec<Gap> {

@@ -30,6 +30,7 @@ mod preload;
 mod program;
 mod protection;
 mod record_files;
+mod recording_gaps;
 mod ring;
 mod session;
 mod site;

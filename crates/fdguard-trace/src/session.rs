@@ -14,6 +14,7 @@ use crate::launch::Options;
 use crate::lifetimes::SiteDetail;
 use crate::listener::{Listener, monotonic};
 use crate::observed_trace::{UntracedProgram, is_alive};
+use crate::recording_gaps::source_gaps;
 use crate::site::Site;
 use crate::source::TraceSource;
 use crate::state::{OpenSites, StateParts, TraceScope, TraceState};
@@ -203,7 +204,7 @@ impl TraceSession {
         let state = self.state_of(&tables, wanted);
         let pump = self.listener.polled(true);
         let (hazards, mut gaps) = pump.hazards(&mut self.symbols);
-        gaps.extend(self.source.gaps());
+        gaps.extend(source_gaps(&*self.source, &tables));
         Ok(TraceState {
             hazards,
             gaps,
@@ -232,7 +233,7 @@ impl TraceSession {
             true => self.listener.polled(is_end).hazards(symbols),
             false => Default::default(),
         };
-        gaps.extend(self.source.gaps());
+        gaps.extend(source_gaps(&*self.source, tables));
         let sites = tables.latest().filter(|_| wanted.sites);
         TraceState {
             sites: sites

@@ -50,6 +50,11 @@ pub trait TraceSource: Debug + Send + Sync {
         false
     }
 
+    /// When fdguard ended the recordings, by the monotonic clock: one that ended before is a gap.
+    fn left_at(&self) -> Option<u64> {
+        None
+    }
+
     /// What the source itself could not see.
     fn gaps(&self) -> Vec<Gap> {
         Vec::new()

@@ -17,6 +17,9 @@ pub const USAGE: u8 = 2;
 /// Could not look: no such process, no permission, unsupported system, unreadable file.
 pub const COULD_NOT_LOOK: u8 = 3;
 
+/// Added to the number of a signal.
+pub const SIGNALLED: u8 = 128;
+
 /// An error with a hint.
 #[derive(Debug)]
 pub struct HintedError {
@@ -38,6 +41,15 @@ impl HintedError {
         }
     }
 
+    /// A signal ended the command before it had a result.
+    pub fn signalled(signal: i32) -> Self {
+        Self {
+            message: format!("stopped by signal {signal}"),
+            hint: String::new(),
+            code: SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        }
+    }
+
     /// A usage error.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
@@ -55,6 +67,13 @@ impl std::fmt::Display for HintedError {
 }
 
 impl std::error::Error for HintedError {}
+
+/// Whether a signal ended the command.
+#[cfg(feature = "trace")]
+pub(crate) fn is_signalled(error: &anyhow::Error) -> bool {
+    let hinted = error.downcast_ref::<HintedError>();
+    hinted.is_some_and(|hinted| hinted.code > SIGNALLED)
+}
 
 /// Prints the error and its hint on stderr and returns the exit code.
 pub fn report(error: &anyhow::Error) -> u8 {

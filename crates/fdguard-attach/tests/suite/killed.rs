@@ -1,6 +1,9 @@
 //! A tracer that is killed at any step leaves a working program, and the next one cleans up.
 
 use std::fs;
+use std::io::Write as _;
+use std::process::Command;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -8,7 +11,7 @@ use fdguard_attach::{Error, Step, Target};
 
 use super::victim::{Answer, Borrowed, enter, library};
 
-/// A first call has this many steps at least: three stops, and a rehearsal.
+/// A first call has this many steps at least: four stops, and a rehearsal.
 const LEAST_STEPS: usize = 30;
 /// More than any call has.
 const MOST_STEPS: usize = 200;
@@ -147,7 +150,7 @@ fn a_program_that_ends_meanwhile() {
         let called = target.call_observed(&library(), c"count", b"", &end);
         let is_fine = match &called {
             Ok(_) => is_done.load(Ordering::Relaxed) == 1,
-            Err(error) => matches!(error, Error::Ended | Error::Refused(_)),
+            Err(error) => matches!(error, Error::Ended),
         };
         assert!(is_fine, "{at}: {called:?}");
         if steps.into_inner() <= at {
@@ -155,6 +158,27 @@ fn a_program_that_ends_meanwhile() {
             return;
         }
     }
+}
+
+#[test]
+fn a_program_that_executes_another_one_meanwhile() {
+    let mut victim = Borrowed::of(Command::new("sh").args(["-c", "echo READY; read x; exec cat"]));
+    victim.wait_until_it_waits();
+    let target = Target::examine(victim.pid()).unwrap();
+    let stdin = Mutex::new(victim.stdin.take().unwrap());
+    let link = format!("/proc/{}/exe", victim.pid());
+    let shell = fs::read_link(&link).unwrap();
+    let execute = |step| {
+        if step == Step::Copied {
+            writeln!(stdin.lock().unwrap(), "go").unwrap();
+            while fs::read_link(&link).unwrap() == shell {
+                thread::yield_now();
+            }
+        }
+    };
+    let error = target.call_observed(&library(), c"count", b"", &execute);
+    assert!(matches!(error, Err(Error::Executed)), "{error:?}");
+    assert!(victim.is_alive());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use fdguard_attach::{Error, RemoteCall, Target};
 /// A running `borrowed`.
 pub(crate) struct Borrowed {
     pub(crate) child: Child,
-    stdin: Option<ChildStdin>,
+    pub(crate) stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 

@@ -1,9 +1,9 @@
 //! A program that runs by itself, and an `fdguard` that attaches to it.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -82,7 +82,7 @@ impl Drop for Runner {
 /// A running `fdguard` that attaches. Drop kills it.
 pub(crate) struct Attaching {
     child: Child,
-    errors: BufReader<ChildStderr>,
+    errors: BufReader<Box<dyn Read + Send>>,
     /// What it has written to stderr so far.
     pub(crate) said: String,
     dir: TempDir,
@@ -105,10 +105,39 @@ impl Attaching {
             .spawn()
             .unwrap();
         Self {
-            errors: BufReader::new(child.stderr.take().unwrap()),
+            errors: BufReader::new(Box::new(child.stderr.take().unwrap())),
             child,
             said: String::new(),
             dir,
+        }
+    }
+
+    /// Starts a command that attaches, and stops it where it announces that: it waits until its
+    /// stderr is read.
+    pub(crate) fn start_blocked(words: &[&str]) -> Self {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let capacity = rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+        (&writer).write_all(&vec![b'\n'; capacity]).unwrap();
+        let child = fdguard()
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(writer)
+            .spawn()
+            .unwrap();
+        // The first argument of a write to stderr.
+        let call = format!("/proc/{}/syscall", child.id());
+        while !std::fs::read_to_string(&call)
+            .unwrap()
+            .starts_with("1 0x2 ")
+        {
+            std::thread::yield_now();
+        }
+        Self {
+            errors: BufReader::new(Box::new(reader)),
+            child,
+            said: String::new(),
+            dir: tempfile::tempdir().unwrap(),
         }
     }
 

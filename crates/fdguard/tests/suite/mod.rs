@@ -89,6 +89,7 @@ mod terminal;
 mod trace;
 mod trace_attach;
 mod trace_attach_node;
+mod trace_attach_options;
 mod trace_attach_user;
 mod trace_children;
 mod trace_end;

@@ -53,7 +53,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
             false => &settings.playbook,
         },
     };
-    let trace = DoctorTrace::start(args, patient.pids());
+    let trace = DoctorTrace::start(args, patient.pids())?;
     let (material, named_all) = match &patient {
         Patient::Living(probe, pids) => {
             let on_step = |step: DoctorStep<'_>| {

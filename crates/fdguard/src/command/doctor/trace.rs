@@ -2,6 +2,7 @@
 //! lines.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use fdguard_core::evidence::Evidence;
 use fdguard_core::rule::RuleSettings;
@@ -9,11 +10,13 @@ use fdguard_core::watch::Watch;
 use fdguard_core::{Gap, Pid};
 use fdguard_diagnose::doctor::DoctorStep;
 use fdguard_diagnose::trace::{FdNames, LaunchedProgram, LaunchedTrace, TraceReport};
+use fdguard_process::signals::Signals;
 use fdguard_trace::{AttachedTrace, Options, SiteDetail, monotonic};
 use jiff::Timestamp;
 
 use crate::cli::DoctorArgs;
 use crate::command::trace::attach;
+use crate::exit::{self, HintedError};
 
 /// The trace beside a doctor's watch.
 #[derive(Debug)]
@@ -30,24 +33,36 @@ pub(super) enum DoctorTrace {
 #[derive(Debug)]
 pub(super) struct BesideWatch {
     attached: AttachedTrace,
+    /// Held until the processes are left: the watch ends at a signal, but the looks around it do
+    /// not receive any.
+    _signals: Arc<Signals>,
     names: FdNames,
     began: Timestamp,
 }
 
 impl DoctorTrace {
-    /// Attaches to these processes, if that was requested.
-    pub(super) fn start(args: &DoctorArgs, pids: &[Pid]) -> Self {
+    /// Attaches to these processes, if that was requested. A signal meanwhile is an error.
+    pub(super) fn start(args: &DoctorArgs, pids: &[Pid]) -> anyhow::Result<Self> {
         if args.trace.is_none() {
-            return Self::Absent;
+            return Ok(Self::Absent);
         }
-        match attach::attach_to(pids, &Options::default()) {
-            Ok(attached) => Self::Running(Box::new(RefCell::new(BesideWatch {
-                attached,
-                names: FdNames::default(),
-                began: Timestamp::now(),
-            }))),
-            Err(error) => Self::Refused(attach::error_gap(&error)),
+        // From here on a signal ends the trace and not fdguard, which would not detach.
+        let signals = Signals::listen_for_end()?;
+        let attached = match attach::attach_to(pids, &Options::default(), &signals) {
+            Ok(attached) => attached,
+            Err(error) if exit::is_signalled(&error) => return Err(error),
+            Err(error) => return Ok(Self::Refused(attach::error_gap(&error))),
+        };
+        if let Some(received) = signals.next() {
+            attach::leave(&attached);
+            return Err(HintedError::signalled(received.signal).into());
         }
+        Ok(Self::Running(Box::new(RefCell::new(BesideWatch {
+            attached,
+            _signals: signals,
+            names: FdNames::default(),
+            began: Timestamp::now(),
+        }))))
     }
 
     /// The doctor has taken a step.

@@ -49,7 +49,7 @@ fn attach(args: &TraceArgs, probe: &Probe, pids: &[u32]) -> anyhow::Result<u8> {
     };
     // From here on a signal ends the trace and not fdguard, which would not detach.
     let signals = Signals::listen_for_end()?;
-    let mut attached = enter(pids, args)?;
+    let mut attached = enter(pids, args, &signals)?;
     let mut notes = Notes::new(&settings, args.length);
     let observer: &mut dyn TraceObserver = match &mut follower {
         Some(follower) => follower,
@@ -88,18 +88,19 @@ fn attach(args: &TraceArgs, probe: &Probe, pids: &[u32]) -> anyhow::Result<u8> {
 }
 
 /// Attaches, and reports each step. If no process can be attached to, that is an error.
-fn enter(pids: &[u32], args: &TraceArgs) -> anyhow::Result<AttachedTrace> {
+fn enter(pids: &[u32], args: &TraceArgs, signals: &Signals) -> anyhow::Result<AttachedTrace> {
     let options = Options {
         protect: args.protect.protection(),
         ..Options::default()
     };
-    attach_to(pids, &options)
+    attach_to(pids, &options, signals)
 }
 
-/// The same for other commands.
+/// The same for other commands. A signal leaves the rest of the processes alone.
 pub(in crate::command) fn attach_to(
     pids: &[u32],
     options: &Options,
+    signals: &Signals,
 ) -> anyhow::Result<AttachedTrace> {
     let is_one = pids.len() == 1;
     let mut on_step = |step: AttachStep<'_>| match step {
@@ -139,8 +140,12 @@ pub(in crate::command) fn attach_to(
             notify(&format!("{}\n  {}", refusal(one), one.failure.way));
         }
     };
-    let attached = AttachedTrace::attach(pids, options, &mut on_step)?;
+    let is_stopped = || signals.is_pending();
+    let attached = AttachedTrace::attach(pids, options, &is_stopped, &mut on_step)?;
     if attached.pids().is_empty() {
+        if let Some(received) = signals.next() {
+            return Err(HintedError::signalled(received.signal).into());
+        }
         return Err(match attached.refused() {
             [one] => HintedError::look(refusal(one), &one.failure.way).into(),
             all => HintedError::look(

@@ -47,8 +47,7 @@ use view::Viewer;
 pub(super) const FAILED: u8 = 125;
 pub(super) const NOT_RUNNABLE: u8 = 126;
 pub(super) const NOT_FOUND: u8 = 127;
-/// Added to the number of a signal.
-pub(super) const SIGNALLED: u8 = 128;
+pub(super) use crate::exit::SIGNALLED;
 /// The signal number of Ctrl-C.
 const INTERRUPT: u8 = 2;
 

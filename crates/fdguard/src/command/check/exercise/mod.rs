@@ -27,7 +27,6 @@ use self::plan::Drill;
 pub(super) use self::plan::Plan;
 use self::server::{LaunchedServer, RunningServer, Server};
 use crate::cli::CheckArgs;
-use crate::command::trace::SIGNALLED;
 use crate::exit::HintedError;
 use crate::progress::{ProgressLine, of_time};
 use crate::terminal::sanitize_bytes;
@@ -65,12 +64,7 @@ impl Stop {
         }
         match self.last.load(Ordering::Relaxed) {
             0 => Ok(()),
-            signal => Err(HintedError {
-                message: format!("stopped by signal {signal}"),
-                hint: String::new(),
-                code: SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
-            }
-            .into()),
+            signal => Err(HintedError::signalled(signal).into()),
         }
     }
 }
@@ -81,7 +75,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
     let probe = Probe::new()?;
     let stop = Stop::listen()?;
     let progress = ProgressLine::on_stderr();
-    let mut server = start(args, plan, &probe, &progress)?;
+    let mut server = start((args, plan), &probe, &stop, &progress)?;
     let mut bench = Bench {
         args,
         plan,
@@ -140,15 +134,16 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
 
 /// The named server, or a new one.
 fn start(
-    args: &CheckArgs,
-    plan: &Plan,
+    (args, plan): (&CheckArgs, &Plan),
     probe: &Probe,
+    stop: &Stop,
     progress: &ProgressLine,
 ) -> anyhow::Result<Server> {
     if let Some(pid) = args.exercise.pid {
-        return Ok(Server::Attached(Box::new(RunningServer::attach(
-            probe, pid,
-        ))));
+        let running = RunningServer::attach(probe, pid, &stop.signals)?;
+        // If it was stopped meanwhile, the server is left at once.
+        stop.check()?;
+        return Ok(Server::Attached(Box::new(running)));
     }
     let launched = LaunchedServer::start(&plan.command, plan.limit, plan.ready.as_ref(), progress)?;
     Ok(Server::Launched(Box::new(launched)))

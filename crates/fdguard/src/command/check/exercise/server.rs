@@ -9,6 +9,7 @@ use fdguard_core::glob::Glob;
 use fdguard_core::proof::process::LeftoverProcess;
 use fdguard_core::{Gap, Pid};
 use fdguard_probe::Probe;
+use fdguard_process::signals::Signals;
 use fdguard_trace::{AttachedTrace, Options, StateParts, TraceSession, TraceState, TracedCommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -19,6 +20,7 @@ use super::super::whole::limited;
 use super::tee::Tee;
 use crate::cli::{LeaveArgs, ReadyArg};
 use crate::command::trace::attach;
+use crate::exit;
 use crate::progress::ProgressLine;
 
 /// How long a server may take to end after a request to stop.
@@ -44,24 +46,25 @@ pub(super) struct RunningServer {
 }
 
 impl RunningServer {
-    /// Attaches to a server and its children, if they allow it.
-    pub(super) fn attach(probe: &Probe, pid: Pid) -> Self {
+    /// Attaches to a server and its children, if they allow it. A signal is an error.
+    pub(super) fn attach(probe: &Probe, pid: Pid, signals: &Signals) -> anyhow::Result<Self> {
         let tree = probe.tree(pid).unwrap_or_else(|_| vec![pid]);
         let options = Options {
             keep_ended: true,
             ..Options::default()
         };
-        match attach::attach_to(&tree, &options) {
-            Ok(traced) => Self {
+        match attach::attach_to(&tree, &options, signals) {
+            Ok(traced) => Ok(Self {
                 pid,
                 traced: Some(traced),
                 refused: None,
-            },
-            Err(error) => Self {
+            }),
+            Err(error) if exit::is_signalled(&error) => Err(error),
+            Err(error) => Ok(Self {
                 pid,
                 traced: None,
                 refused: Some(attach::error_gap(&error)),
-            },
+            }),
         }
     }
 }
