@@ -16,7 +16,7 @@ RATE = float(os.environ.get("LB_RATE", "4"))
 WORK = os.environ["LB_WORK"]
 
 app = Celery("prices", broker="memory://")
-app.conf.update(worker_prefetch_multiplier=1, task_ignore_result=True, worker_send_task_events=False,
+app.conf.update(worker_prefetch_multiplier=0, task_ignore_result=True, worker_send_task_events=False,
                 broker_transport_options={"polling_interval": 0.01}, broker_connection_retry_on_startup=True,
                 worker_hijack_root_logger=False, worker_redirect_stdouts=False)
 listener = socket.create_server(("127.0.0.1", 0), backlog=128)
