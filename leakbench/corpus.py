@@ -1,4 +1,5 @@
 """What `score` and `compare` share: what a case needs, how it is built and run, and names of classes."""
+import atexit
 import fcntl
 import os
 import pathlib
@@ -58,7 +59,10 @@ def canon(c):
 
 
 def environment(case, seconds):
-    env = dict(os.environ, LB_SECONDS=str(seconds), LB_WORK=tempfile.mkdtemp(prefix="leakbench-"))
+    """What a run of the case gets; its work directory is removed when this program ends."""
+    work = tempfile.mkdtemp(prefix="leakbench-")
+    atexit.register(shutil.rmtree, work, ignore_errors=True)
+    env = dict(os.environ, LB_SECONDS=str(seconds), LB_WORK=work)
     if case.get("cycles_per_second"):
         env["LB_RATE"] = str(case["cycles_per_second"])
     return env
