@@ -1,4 +1,4 @@
-//! LeakBench: third-party programs, measured and judged as the supervisor does.
+//! LeakBench: small programs, measured and judged as the supervisor does.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -18,7 +18,6 @@ use fdguard_supervise::budget::{
 };
 use fdguard_supervise::meter::{Leak, Meter};
 use fdguard_supervise::poll::Interest;
-use testkit::skip;
 
 /// A program that has reported that it is ready.
 struct Program {
@@ -29,14 +28,10 @@ struct Program {
 }
 
 impl Program {
-    /// With this soft limit, for this many seconds, at this rate; absent if LeakBench is.
-    fn start(name: &str, soft: u64, seconds: u64, rate: u64) -> Option<Self> {
-        let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/leakbench/open");
+    /// With this soft limit, for this many seconds, at this rate.
+    fn start(name: &str, soft: u64, seconds: u64, rate: u64) -> Self {
+        let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../leakbench/open");
         let start = bench.join(name).join("start");
-        if !start.is_file() {
-            skip("needs LeakBench beside the project");
-            return None;
-        }
         let dir = tempfile::tempdir().unwrap();
         let mut child = Command::new("/bin/sh")
             .args(["-c", "ulimit -Sn $1 && exec $0"])
@@ -52,11 +47,11 @@ impl Program {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();
         assert!(line.starts_with("READY"), "{line}");
-        Some(Self {
+        Self {
             child,
             _stdout: stdout,
             _dir: dir,
-        })
+        }
     }
 
     /// Every verdict until action is needed, or until its end.
@@ -95,9 +90,7 @@ impl Drop for Program {
 
 #[test]
 fn r29_a_leak_of_process_handles_is_acted_on_and_named() {
-    let Some(mut program) = Program::start("py-pidfd-open", 128, 60, 20) else {
-        return;
-    };
+    let mut program = Program::start("py-pidfd-open", 128, 60, 20);
     let (told, leaks) = program.judged(&[]);
     let kinds: Vec<&Kind> = told.iter().map(|one| &one.kind).collect();
     assert!(
@@ -111,9 +104,7 @@ fn r29_a_leak_of_process_handles_is_acted_on_and_named() {
 /// Half a minute: growth is judged after forty looks.
 #[test]
 fn r29_heavy_traffic_without_a_leak_is_left_alone() {
-    let Some(mut program) = Program::start("py-churn", 256, 30, 60) else {
-        return;
-    };
+    let mut program = Program::start("py-churn", 256, 30, 60);
     let (told, _) = program.judged(&["wall=1h:30m", "growth=1:5"]);
     assert!(told.is_empty(), "{told:?}");
     let ended = program.child.wait().unwrap();
