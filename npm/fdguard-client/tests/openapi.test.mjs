@@ -61,11 +61,14 @@ async function record(use) {
     for await (const piece of request) content += piece;
     asked.push({ method: request.method, path: request.url, accept: request.headers.accept, body: content ? JSON.parse(content) : undefined });
     response.setHeader("content-type", "application/json");
+    // This connection stays open until the client closes it.
+    if (request.url.endsWith("/attach")) return response.write("event: attached\n\n");
     response.end('{"id": "i", "sessions": [], "scopes": [], "calls": []}');
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   await use(`http://127.0.0.1:${server.address().port}`);
   server.close();
+  server.closeAllConnections();
   return asked;
 }
 
