@@ -1,10 +1,10 @@
 // Stacks of the calling thread.
 #pragma once
 
-#include "thread.h"
+#include "work.h"
 
 // Its number; 0 if none was taken.
-INLINE u32 take_stack(struct thread *thread, u64 *ctx, struct pt_regs *regs)
+INLINE u32 take_stack(struct work *work, u64 *ctx, struct pt_regs *regs)
 {
     return 0;
 }
