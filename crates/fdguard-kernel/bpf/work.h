@@ -44,6 +44,7 @@ struct work {
     u32 chunk;
     u32 first;
     u32 is_incomplete;
+    u32 is_code;
     u64 changed;
     u64 now;
     u64 at;
