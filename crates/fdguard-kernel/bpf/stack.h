@@ -15,7 +15,7 @@ struct stack_key {
 MAP(stack_numbers, .type = MAP_LRU_HASH, .key_size = sizeof(struct stack_key), .value_size = 4,
     .entries = 1 << 14);
 
-MAP(stacks, .type = MAP_RINGBUF, .entries = 1 << 25);
+MAP(stacks, .type = MAP_RINGBUF, .entries = 1 << 24);
 u32 next_stack;
 
 INLINE u64 mix(u64 hash, u64 value)
