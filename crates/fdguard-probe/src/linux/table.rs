@@ -71,6 +71,16 @@ impl TableDraft {
         self.trouble = self.trouble.or(other.trouble);
     }
 
+    /// The same for a part whose entries lie between these: both are ascending, and so is the
+    /// result.
+    pub(super) fn merge(&mut self, mut other: Self) {
+        if !self.entries.is_empty() && !other.entries.is_empty() {
+            let entries = std::mem::take(&mut self.entries);
+            self.entries = merged(entries, std::mem::take(&mut other.entries));
+        }
+        self.absorb(other);
+    }
+
     pub(super) fn tier(&self) -> Tier {
         if self.by_kernel {
             Tier::Kernel
@@ -135,6 +145,20 @@ impl TableDraft {
         self.sort();
         self.entries
     }
+}
+
+/// Two ascending lists as one.
+fn merged(one: Vec<FdEntry>, other: Vec<FdEntry>) -> Vec<FdEntry> {
+    let mut all = Vec::with_capacity(one.len() + other.len());
+    let (mut one, mut other) = (one.into_iter().peekable(), other.into_iter());
+    for entry in &mut other {
+        while let Some(before) = one.next_if(|before| before.fd < entry.fd) {
+            all.push(before);
+        }
+        all.push(entry);
+    }
+    all.extend(one);
+    all
 }
 
 /// The open directories of one process's table.

@@ -78,13 +78,31 @@ pub(super) fn load(code: &[u8], target: u32) -> Result<OwnedFd, Errno> {
     bpf(PROG_LOAD, &attributes)
 }
 
-/// Attaches a program to its iterator.
-pub(super) fn link(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let attributes = Link {
+/// Which tasks an iterator covers: `union bpf_iter_link_info`, all zero for every task.
+#[repr(C)]
+#[derive(Default)]
+struct Tasks {
+    thread: u32,
+    process: u32,
+    handle: u32,
+}
+
+/// Attaches a program to its iterator over the table of one thread, or over every table. Kernels
+/// before 6.1 ignore the thread: the caller must expect the records of others.
+pub(super) fn link(program: BorrowedFd<'_>, thread: Option<u32>) -> Result<OwnedFd, Errno> {
+    let tasks = Tasks {
+        thread: thread.unwrap_or(0),
+        ..Tasks::default()
+    };
+    let mut attributes = Link {
         program: number(program)?,
         attach: TRACE_ITER,
         ..Link::default()
     };
+    if thread.is_some() {
+        attributes.info = std::ptr::from_ref(&tasks) as u64;
+        attributes.info_length = size_of::<Tasks>() as u32;
+    }
     bpf(LINK_CREATE, &attributes)
 }
 

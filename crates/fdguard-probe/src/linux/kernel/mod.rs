@@ -11,26 +11,43 @@ mod entry;
 mod layout;
 mod program;
 mod record;
-mod table;
+mod stream;
+pub(super) mod table;
 pub(super) mod walk;
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::OnceLock;
 
-use rustix::io::Errno;
+use fdguard_core::Pid;
 
 use self::layout::Layout;
+use self::stream::RecordStream;
 use crate::parse::btf::Btf;
 
-/// An iterator over every descriptor visible from fdguard's pid namespace; reading it returns
-/// records. `None` without the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack
-/// something it needs.
-fn iterator() -> Option<OwnedFd> {
+/// The program that writes the records, loaded when it is first needed and removed from the kernel
+/// when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct KernelReader {
+    /// Absent without the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack
+    /// something it needs.
+    program: OnceLock<Option<OwnedFd>>,
+}
+
+impl KernelReader {
+    /// The records of the table of one process, as `/proc/PID` shows it; or of every table visible
+    /// from fdguard's pid namespace.
+    fn records(&self, of: Option<Pid>) -> Option<RecordStream> {
+        let program = self.program.get_or_init(load).as_ref()?;
+        let link = call::link(program.as_fd(), of).ok()?;
+        call::walk(link.as_fd()).ok().map(RecordStream::new)
+    }
+}
+
+fn load() -> Option<OwnedFd> {
     let description = description()?;
     let layout = Layout::from_btf(&Btf::parse(&description)?)?;
     let code = program::assemble(&layout)?;
-    let program = call::load(&code, layout.target).ok()?;
-    let link = call::link(program.as_fd()).ok()?;
-    call::walk(link.as_fd()).ok()
+    call::load(&code, layout.target).ok()
 }
 
 /// The kernel's type information (BTF).
@@ -51,17 +68,6 @@ fn may_load() -> bool {
     })
 }
 
-/// Reads available data into the buffer; 0 at the end.
-fn read(iterator: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
-    loop {
-        match rustix::io::read(iterator, &mut *buffer) {
-            // After a million descriptors without a record the kernel returns early.
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            outcome => return outcome,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::record::Record;
@@ -69,7 +75,7 @@ mod tests {
     /// Whether fdguard's own descriptors are found as the kernel has them, where it may query them.
     #[test]
     fn our_own_descriptors_are_among_the_records() {
-        let Some(iterator) = super::iterator() else {
+        let Some(mut records) = super::KernelReader::default().records(None) else {
             testkit::skip("the kernel lets us load no iterator");
             return;
         };
@@ -79,12 +85,9 @@ mod tests {
         rustix::fs::flock(&counter, rustix::fs::FlockOperation::LockExclusive).unwrap();
         rustix::fs::flock(&counter, rustix::fs::FlockOperation::Unlock).unwrap();
         let mut bytes = Vec::new();
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match super::read(&iterator, &mut buffer).unwrap() {
-                0 => break,
-                length => bytes.extend_from_slice(&buffer[..length]),
-            }
+        let mut chunk = Vec::new();
+        while records.next_chunk(&mut chunk).unwrap() {
+            bytes.extend_from_slice(&chunk);
         }
         let mut rest = &bytes[..];
         let mut own = Vec::new();
@@ -95,7 +98,7 @@ mod tests {
             rest = tail;
         }
         assert!(rest.is_empty());
-        let fd = super::super::files::number_of(&iterator);
+        let fd = super::super::files::number_of(records.as_fd());
         let found = own.iter().find(|record| record.fd == fd).unwrap();
         assert!(found.path.starts_with(b"anon_inode:"), "{found:?}");
         let stat = std::fs::read("/proc/self/stat").unwrap();

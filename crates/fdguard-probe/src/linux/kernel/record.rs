@@ -56,6 +56,13 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// The bytes after the first record; `None` if it is not whole.
+    pub(super) fn skip(bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let length = usize::try_from(u32::from_ne_bytes(field(bytes, at::LENGTH)?)).ok()?;
+        let is_long = length >= usize::try_from(HEAD).ok()?;
+        bytes.get(length..).filter(|_| is_long)
+    }
+
     /// The first record, and the bytes after it; `None` at the end, and for anything that is not a
     /// record.
     pub(super) fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
