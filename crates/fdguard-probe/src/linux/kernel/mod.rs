@@ -5,24 +5,19 @@
 //! descriptors alone. If the program cannot be loaded, there is no walk, and `/proc` is read as
 //! usual.
 
-mod assembler;
-pub(super) mod call;
 mod entry;
-mod layout;
-mod program;
 mod record;
+mod socket;
 mod stream;
 pub(super) mod table;
 pub(super) mod walk;
 
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use fdguard_core::Pid;
+use fdguard_kernel::DescriptorProgram;
 
-use self::layout::Layout;
 use self::stream::RecordStream;
-use crate::parse::btf::Btf;
 
 /// The program that writes the records, loaded when it is first needed and removed from the kernel
 /// when this is dropped.
@@ -30,52 +25,31 @@ use crate::parse::btf::Btf;
 pub(super) struct KernelReader {
     /// Absent without the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack
     /// something it needs.
-    program: OnceLock<Option<OwnedFd>>,
+    program: OnceLock<Option<DescriptorProgram>>,
+    /// Held while a walk is read: the program has one buffer for all.
+    turn: Mutex<()>,
 }
 
 impl KernelReader {
     /// The records of the table of one process, as `/proc/PID` shows it; or of every table visible
     /// from fdguard's pid namespace.
-    fn records(&self, of: Option<Pid>) -> Option<RecordStream> {
+    fn records(&self, of: Option<Pid>) -> Option<RecordStream<'_>> {
+        let load = || DescriptorProgram::load().ok();
         let program = self.program.get_or_init(load).as_ref()?;
-        let link = call::link(program.as_fd(), of).ok()?;
-        call::walk(link.as_fd()).ok().map(RecordStream::new)
+        let walk = program.walk(of).ok()?;
+        Some(RecordStream::new(walk, &self.turn))
     }
-}
-
-fn load() -> Option<OwnedFd> {
-    let description = description()?;
-    let layout = Layout::from_btf(&Btf::parse(&description)?)?;
-    let code = program::assemble(&layout)?;
-    call::load(&code, layout.target).ok()
-}
-
-/// The kernel's type information (BTF).
-fn description() -> Option<Vec<u8>> {
-    // The layouts below are for 64 bits; without permission to load a program there is no need to
-    // read it.
-    let able = cfg!(target_pointer_width = "64") && may_load();
-    able.then(|| std::fs::read("/sys/kernel/btf/vmlinux").ok())
-        .flatten()
-}
-
-/// Whether it is worth trying: the type information is long, and most users may not load programs.
-fn may_load() -> bool {
-    use rustix::thread::CapabilitySet as Set;
-    rustix::thread::capabilities(None).is_ok_and(|sets| {
-        let may = |wanted: Set| sets.effective.contains(wanted);
-        may(Set::SYS_ADMIN) || may(Set::BPF | Set::PERFMON)
-    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::record::Record;
+    use super::record::{Record, Tail};
 
     /// Whether fdguard's own descriptors are found as the kernel has them, where it may query them.
     #[test]
     fn our_own_descriptors_are_among_the_records() {
-        let Some(mut records) = super::KernelReader::default().records(None) else {
+        let kernel = super::KernelReader::default();
+        let Some(mut records) = kernel.records(None) else {
             testkit::skip("the kernel lets us load no iterator");
             return;
         };
@@ -100,7 +74,10 @@ mod tests {
         assert!(rest.is_empty());
         let fd = super::super::files::number_of(records.as_fd());
         let found = own.iter().find(|record| record.fd == fd).unwrap();
-        assert!(found.path.starts_with(b"anon_inode:"), "{found:?}");
+        let Tail::Path(path) = found.tail else {
+            panic!("{found:?}");
+        };
+        assert!(path.starts_with(b"anon_inode:"), "{found:?}");
         let stat = std::fs::read("/proc/self/stat").unwrap();
         let stat = fdguard_proc::stat::ProcStat::parse(&stat).unwrap();
         assert!(own.iter().all(|r| r.start_ticks() == stat.start_ticks));

@@ -1,6 +1,7 @@
 //! The records of one iterator, in chunks of whole records.
 
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
@@ -11,16 +12,19 @@ const CHUNK: usize = 1 << 15;
 
 /// An iterator that is being read.
 #[derive(Debug)]
-pub(super) struct RecordStream {
+pub(super) struct RecordStream<'a> {
     iterator: OwnedFd,
+    /// Held while the kernel writes records: their program has one buffer.
+    turn: &'a Mutex<()>,
     /// The beginning of a record whose end has not been read yet.
     partial: Vec<u8>,
 }
 
-impl RecordStream {
-    pub(super) fn new(iterator: OwnedFd) -> Self {
+impl<'a> RecordStream<'a> {
+    pub(super) fn new(iterator: OwnedFd, turn: &'a Mutex<()>) -> Self {
         Self {
             iterator,
+            turn,
             partial: Vec::new(),
         }
     }
@@ -32,7 +36,9 @@ impl RecordStream {
         loop {
             let known = chunk.len();
             chunk.resize(known + CHUNK, 0);
+            let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
             let read = read(&self.iterator, &mut chunk[known..])?;
+            drop(turn);
             chunk.truncate(known + read);
             if read == 0 {
                 // A record without its end is no record.

@@ -93,7 +93,7 @@ impl<'a> TableReader<'a> {
     /// entries.
     fn add_from(
         &self,
-        records: &Mutex<RecordStream>,
+        records: &Mutex<RecordStream<'_>>,
         is_its: &impl Fn(&Record<'_>) -> bool,
     ) -> Result<TableDraft, WalkFailure> {
         let mut table = TableDraft::new(self.pid);
@@ -121,13 +121,13 @@ impl<'a> TableReader<'a> {
         is_its: &impl Fn(&Record<'_>) -> bool,
     ) -> Result<(), Errno> {
         let first = table.entries.len();
-        let mut unclear = Vec::new();
+        let (mut unclear, mut text) = (Vec::new(), Vec::new());
         while let Some((record, rest)) = Record::take(records) {
             records = rest;
             if !is_its(&record) {
                 continue;
             }
-            match entry::read_entry(&record) {
+            match entry::read_entry(&record, &mut text) {
                 Some(entry) => {
                     table.listed += 1;
                     table.add(entry);

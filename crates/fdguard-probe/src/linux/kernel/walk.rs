@@ -146,11 +146,9 @@ mod tests {
 
     /// A record without a path, of this process.
     fn record(pid: u32) -> Vec<u8> {
-        let head = usize::try_from(HEAD).unwrap();
-        let mut bytes = vec![0; head];
-        let length = u32::try_from(head).unwrap();
+        let mut bytes = vec![0; HEAD];
+        let length = u32::try_from(HEAD).unwrap();
         for (at, word) in [(at::LENGTH, length), (at::PID, pid)] {
-            let at = usize::try_from(at).unwrap();
             bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         }
         bytes
