@@ -14,6 +14,7 @@ mod map;
 mod object;
 mod refusal;
 mod ring;
+mod stack;
 mod tracer;
 
 pub use descriptors::DescriptorProgram;
@@ -22,4 +23,5 @@ pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
 pub use map::BpfMap;
 pub use object::BpfObject;
 pub use refusal::LoadRefusal;
+pub use stack::{StackMode, StackSlot};
 pub use tracer::{KernelTracer, LostCounts, TracerOptions, TracerScope};
