@@ -89,7 +89,9 @@ struct Load {
     line_info: u64,
     line_infos: u32,
     target: u32,
-    zero: u32,
+    /// Neither a program to attach to, nor relocations for the kernel: without these words the
+    /// structure would end with bytes that have no value.
+    zero: [u32; 2],
 }
 
 /// The same for a link.

@@ -18,6 +18,12 @@ pub struct DescriptorProgram {
 }
 
 impl DescriptorProgram {
+    /// Whether this process has the capabilities to load it.
+    #[must_use]
+    pub fn is_permitted() -> bool {
+        loader::may_load()
+    }
+
     /// Loads it.
     pub fn load() -> Result<Self, LoadRefusal> {
         let types = loader::kernel_types()?;

@@ -16,6 +16,7 @@ mod refusal;
 mod ring;
 mod stack;
 mod tracer;
+mod types;
 
 pub use descriptors::DescriptorProgram;
 pub use event::{CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers};
@@ -25,3 +26,4 @@ pub use object::BpfObject;
 pub use refusal::LoadRefusal;
 pub use stack::{StackMode, StackSlot};
 pub use tracer::{KernelTracer, LostCounts, TracerOptions, TracerScope};
+pub use types::KernelTypes;

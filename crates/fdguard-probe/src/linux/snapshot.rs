@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use fdguard_core::snapshot::{Ceilings, Via};
 use fdguard_core::{Gap, Pid, Snapshot, Tier};
+use fdguard_kernel::DescriptorProgram;
 use fdguard_proc::stat::ProcStat;
 use jiff::Timestamp;
 use rustix::io::Errno;
@@ -224,8 +225,9 @@ impl Probe {
         if let Some((at, _)) = own {
             others.remove(at);
         }
-        let ahead = self
-            .wants_sockets_ahead(&others, MANY)
+        // A kernel walk describes the sockets itself.
+        let by_proc = options.depth == Depth::Full || !DescriptorProgram::is_permitted();
+        let ahead = (by_proc && self.wants_sockets_ahead(&others, MANY))
             .then_some(|| SocketTable::by_netlink(None).ok());
         // A few processes are read one after the other, each on several cores.
         let one_by_one = others.len() < SEVERAL || options.threads() < 2;
