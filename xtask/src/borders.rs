@@ -142,6 +142,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-host/tests/suite/call/wrong_closer.rs",
         "crates/fdguard-kernel/src/call.rs",
         "crates/fdguard-kernel/src/ring.rs",
+        "crates/fdguard-kernel/src/types.rs",
         "crates/fdguard-preload/src/no_std_support.rs",
         "crates/fdguard-preload/src/attach/adds.rs",
         "crates/fdguard-preload/src/attach/hooks.rs",

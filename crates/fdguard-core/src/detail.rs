@@ -23,7 +23,7 @@ pub enum Detail {
     /// Unix-domain sockets.
     Unix(Box<UnixDetail>),
     /// Sockets of other families.
-    Socket(SocketDetail),
+    Socket(Box<SocketDetail>),
     /// Epoll instances.
     Eventpoll(Box<Eventpoll>),
     /// Event counters.

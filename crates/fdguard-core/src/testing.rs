@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::detail::{
     Eventfd, Eventpoll, FileDetail, FileLock, InetDetail, IoUring, Memfd, OtherDetail, Pidfd,
-    PipeDetail, PipeEnd, PtyDetail, Signalfd, SocketDetail, UnixDetail, WatcherDetail,
+    PipeDetail, PipeEnd, PtyDetail, Signalfd, UnixDetail, WatcherDetail,
 };
 use crate::snapshot::{Ceilings, Limits, Process, Via};
 use crate::{
@@ -84,7 +84,7 @@ fn empty_detail(class: &Class) -> Detail {
         })),
         Class::Tcp(_) | Class::Udp | Class::Raw => Detail::Inet(Box::default()),
         Class::Unix => Detail::Unix(Box::default()),
-        Class::Netlink | Class::Packet | Class::Vsock => Detail::Socket(SocketDetail::default()),
+        Class::Netlink | Class::Packet | Class::Vsock => Detail::Socket(Box::default()),
         Class::Eventpoll => Detail::Eventpoll(Box::default()),
         Class::Eventfd => Detail::Eventfd(Eventfd::default()),
         Class::Timerfd => Detail::Timerfd(Box::default()),

@@ -19,7 +19,7 @@ const MAP_FREEZE: libc::c_int = 22;
 const LINK_CREATE: libc::c_int = 28;
 const ITER_CREATE: libc::c_int = 33;
 /// How an iterator is attached.
-pub const ITERATOR: u32 = 28;
+const ITERATOR: u32 = 28;
 const PERF_EVENT: u32 = 41;
 const PERF_CLOEXEC: u64 = 8;
 /// Some helpers require a GPL-compatible licence; this is one.
@@ -310,13 +310,20 @@ pub fn run_program(program: BorrowedFd<'_>) -> Result<(), Errno> {
     command(PROG_RUN, &attributes).map(drop)
 }
 
-/// Attaches a program to what it is for, if that needs nothing more to be named.
-pub fn create_link(program: BorrowedFd<'_>, attach: u32) -> Result<OwnedFd, Errno> {
-    let attributes = Link {
+/// Attaches a program to its iterator: over the table of one thread, or over all of them. Kernels
+/// before 6.1 ignore the thread: the caller must expect the records of others.
+pub fn create_link(program: BorrowedFd<'_>, thread: Option<u32>) -> Result<OwnedFd, Errno> {
+    // union bpf_iter_link_info: a thread, a process, a handle of a process.
+    let tasks = [thread.unwrap_or(0), 0, 0];
+    let mut attributes = Link {
         program: number(program)?,
-        attach,
+        attach: ITERATOR,
         ..Link::default()
     };
+    if thread.is_some() {
+        attributes.info = tasks.as_ptr() as u64;
+        attributes.info_length = length(size_of_val(&tasks))?;
+    }
     create(LINK_CREATE, &attributes)
 }
 

@@ -7,6 +7,7 @@
 pub mod btf;
 pub mod call;
 mod decode;
+mod descriptors;
 mod event;
 mod loader;
 mod map;
@@ -15,7 +16,9 @@ mod refusal;
 mod ring;
 mod stack;
 mod tracer;
+mod types;
 
+pub use descriptors::DescriptorProgram;
 pub use event::{CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers};
 pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
 pub use map::BpfMap;
@@ -23,3 +26,4 @@ pub use object::BpfObject;
 pub use refusal::LoadRefusal;
 pub use stack::{StackMode, StackSlot};
 pub use tracer::{KernelTracer, LostCounts, TracerOptions, TracerScope};
+pub use types::KernelTypes;

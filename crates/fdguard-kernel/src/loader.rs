@@ -9,6 +9,7 @@ use crate::btf::{Btf, Kind};
 use crate::call::{self, NewProgram};
 use crate::map::BpfMap;
 use crate::object::{self, BpfObject, LinkedProgram, Reference};
+use crate::types::KernelTypes;
 
 /// The programs that report opens and closes.
 pub(crate) const EVENTS: &[u8] = include_bytes!("../bpf/events.bpf.o");
@@ -47,16 +48,25 @@ pub struct LoadedObject {
 }
 
 /// The kernel's type information. Most users may not load programs, and it is long.
-pub fn kernel_types() -> Result<Vec<u8>, LoadRefusal> {
-    if !cfg!(all(target_arch = "x86_64", target_endian = "little")) {
+pub fn kernel_types() -> Result<KernelTypes, LoadRefusal> {
+    if !cfg!(all(target_pointer_width = "64", target_endian = "little")) {
         return Err(LoadRefusal::Lacks(
-            "the x86-64 processor that the programs are for",
+            "the 64 bits and the byte order that the programs are for",
         ));
     }
     if !may_load() {
         return Err(LoadRefusal::NotPermitted);
     }
-    std::fs::read("/sys/kernel/btf/vmlinux").map_err(|_error| LoadRefusal::NoTypes)
+    KernelTypes::read().map_err(|_error| LoadRefusal::NoTypes)
+}
+
+/// Whether the processor has the registers that programs at system calls read.
+pub(crate) fn check_registers() -> Result<(), LoadRefusal> {
+    cfg!(target_arch = "x86_64")
+        .then_some(())
+        .ok_or(LoadRefusal::Lacks(
+            "the x86-64 processor that the programs are for",
+        ))
 }
 
 /// Finds the types that these files need.
@@ -70,7 +80,7 @@ pub fn find_types<'a>(bytes: &'a [u8], objects: &[&BpfObject<'_>]) -> Result<Btf
 }
 
 /// Whether it is worth trying.
-fn may_load() -> bool {
+pub(crate) fn may_load() -> bool {
     use rustix::thread::CapabilitySet as Set;
     rustix::thread::capabilities(None).is_ok_and(|sets| {
         let may = |wanted: Set| sets.effective.contains(wanted);

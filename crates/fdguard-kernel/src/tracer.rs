@@ -96,6 +96,7 @@ impl KernelTracer {
 
     /// The same, with other options.
     pub fn load_with(options: &TracerOptions) -> Result<Self, LoadRefusal> {
+        loader::check_registers()?;
         let bytes = loader::kernel_types()?;
         let place = BpfObject::parse(loader::PLACE)?;
         let events = BpfObject::parse(loader::EVENTS)?;

@@ -1,7 +1,7 @@
 //! The same work on several cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 use rustix::thread::CpuSet;
 
@@ -132,6 +132,87 @@ pub fn for_each<T: Send>(items: &mut [T], per_take: usize, work: impl Fn(&mut T)
     });
 }
 
+/// Encodes each item on several cores, and passes the bytes on in the order of the list, one item
+/// after the other: no more than one item per core is in memory.
+pub fn write_each<T: Sync, E: Send>(
+    items: &[T],
+    encode: impl Fn(&T, &mut Vec<u8>) -> Result<(), E> + Sync,
+    write: impl FnMut(&[u8]) -> Result<(), E> + Send,
+) -> Result<(), E> {
+    let queue = Queue::new(items.len(), 1);
+    let turns = Turns {
+        state: Mutex::new(Turn {
+            next: 0,
+            write,
+            end: Ok(()),
+            is_over: false,
+        }),
+        moved: Condvar::new(),
+    };
+    run(cores().min(items.len()).max(1), || {
+        let mut bytes = Vec::new();
+        while let Some(at) = queue.take() {
+            // Also if the encoding panics: no thread may wait forever.
+            let _over = OverOnPanic(&turns);
+            bytes.clear();
+            let encoded = encode(&items[at.start], &mut bytes);
+            if !turns.take(at.start, encoded.map(|()| &*bytes)) {
+                return;
+            }
+        }
+    });
+    let state = turns.state.into_inner();
+    state.unwrap_or_else(PoisonError::into_inner).end
+}
+
+/// Whose bytes are written next.
+struct Turns<W, E> {
+    state: Mutex<Turn<W, E>>,
+    moved: Condvar,
+}
+
+struct Turn<W, E> {
+    next: usize,
+    write: W,
+    end: Result<(), E>,
+    is_over: bool,
+}
+
+impl<W: FnMut(&[u8]) -> Result<(), E>, E> Turns<W, E> {
+    /// Writes the bytes of this item, once those of all before it are written; `false` if nothing
+    /// more is to be written.
+    fn take(&self, at: usize, encoded: Result<&[u8], E>) -> bool {
+        let mut turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while turn.next != at && !turn.is_over {
+            turn = self
+                .moved
+                .wait(turn)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if turn.is_over {
+            return false;
+        }
+        let written = encoded.and_then(|bytes| (turn.write)(bytes));
+        turn.is_over = written.is_err();
+        turn.next += 1;
+        turn.end = written;
+        self.moved.notify_all();
+        !turn.is_over
+    }
+}
+
+struct OverOnPanic<'a, W, E>(&'a Turns<W, E>);
+
+impl<W, E> Drop for OverOnPanic<'_, W, E> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let state = self.0.state.lock();
+            state.unwrap_or_else(PoisonError::into_inner).is_over = true;
+            self.0.moved.notify_all();
+        }
+    }
+}
+
 /// The allowed cores other than the current one.
 fn other_cores() -> Vec<usize> {
     let here = rustix::thread::sched_getcpu();
@@ -155,7 +236,7 @@ fn move_to(core: Option<usize>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Queue, for_each, map, run};
+    use super::{Queue, for_each, map, run, write_each};
 
     #[test]
     fn every_position_is_handed_out_once() {
@@ -181,5 +262,31 @@ mod tests {
         for_each(&mut in_place, 3, |n| *n *= *n);
         assert_eq!(in_place, squares);
         for_each(&mut Vec::<u64>::new(), 0, |_| ());
+    }
+
+    #[test]
+    fn bytes_are_written_in_the_order_of_the_list_up_to_the_first_error() {
+        let numbers: Vec<u8> = (0..200).collect();
+        let encode = |number: &u8, bytes: &mut Vec<u8>| {
+            bytes.push(*number);
+            if *number == 150 {
+                Err("enough")
+            } else {
+                Ok(())
+            }
+        };
+        let mut written = Vec::new();
+        let end = write_each(&numbers, encode, |bytes| {
+            written.extend_from_slice(bytes);
+            Ok(())
+        });
+        assert_eq!((end, &written[..]), (Err("enough"), &numbers[..150]));
+        let mut all = Vec::new();
+        let end = write_each(&numbers[..150], encode, |bytes| {
+            all.extend_from_slice(bytes);
+            Ok(())
+        });
+        assert_eq!((end, all), (Ok(()), written));
+        assert_eq!(write_each(&[], encode, |_| Err("nothing")), Ok(()));
     }
 }

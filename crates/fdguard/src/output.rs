@@ -40,7 +40,7 @@ impl Write for PlainStdout {
 /// Writes a machine-readable result with `write`: to `file` if given, else to stdout.
 pub fn emit(
     file: Option<&Path>,
-    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     match file {
         None => {
@@ -137,7 +137,7 @@ impl Drop for OutputStream {
 /// regular file (`/dev/stderr`, a pipe) is written directly.
 fn write_file(
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if path.metadata().is_ok_and(|meta| !meta.is_file()) {
         let mut out = BufWriter::new(std::fs::OpenOptions::new().write(true).open(path)?);
@@ -156,7 +156,7 @@ fn write_file(
 
 fn fill(
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, std::fs::File::create(path)?);
     write(&mut out)?;

@@ -104,7 +104,7 @@ fn full_sockets() -> Vec<(Class, Detail)> {
             Detail::Inet(Box::new(inet)),
         ),
         (Class::Unix, Detail::Unix(Box::new(unix))),
-        (Class::Netlink, Detail::Socket(netlink)),
+        (Class::Netlink, Detail::Socket(Box::new(netlink))),
     ]
 }
 

@@ -5,6 +5,7 @@ use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, OpenFlags, Text};
 use fdguard_proc::fdinfo::{EpollTarget, Fdinfo};
 
 use super::fdinfo_detail;
+use super::socket::ConnectionEnds;
 use super::socket_entry::SocketDescription;
 use crate::anonymous;
 
@@ -66,6 +67,8 @@ pub(super) enum ClassifiedEntry {
     /// With what it has registered: which of it is stale only the whole table shows.
     Epoll(FdEntry, Vec<EpollTarget>),
     Socket(UnresolvedSocket),
+    /// A connection within this host: the other end only the rest of the host can give.
+    Connection(FdEntry, ConnectionEnds),
 }
 
 /// A socket by its inode. Its class, and thus an entry, only its network namespace can give.
@@ -133,6 +136,20 @@ impl RawEntry<'_> {
 }
 
 impl UnresolvedSocket {
+    /// An entry whose class must be determined again.
+    pub(super) fn of_entry(entry: FdEntry) -> Result<Self, FdEntry> {
+        match entry.id {
+            Some(id) => Ok(Self {
+                fd: entry.fd,
+                id,
+                mode: entry.mode,
+                cloexec: entry.cloexec,
+                flags: entry.flags,
+            }),
+            None => Err(entry),
+        }
+    }
+
     /// The entry, once its class is known.
     pub(super) fn resolve(self, known: SocketDescription) -> FdEntry {
         FdEntry {

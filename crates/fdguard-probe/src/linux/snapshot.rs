@@ -8,11 +8,14 @@ use std::sync::Mutex;
 
 use fdguard_core::snapshot::{Ceilings, Via};
 use fdguard_core::{Gap, Pid, Snapshot, Tier};
+use fdguard_kernel::DescriptorProgram;
 use fdguard_proc::stat::ProcStat;
 use jiff::Timestamp;
 use rustix::io::Errno;
 
 use super::gaps::{denied_gap, table_gaps};
+use super::kernel::KernelReader;
+use super::kernel::table::WORTH_A_WALK;
 use super::kernel::walk::Walk;
 use super::pass::{self, Context, Needs};
 use super::process::Basics;
@@ -21,9 +24,11 @@ use super::table::TableDraft;
 use super::{Probe, ceilings, files};
 use crate::{Error, ProcessReader, workers};
 
-/// From this many processes on, all sockets are requested in advance, and a kernel walk is worth
-/// its start.
+/// From this many processes on, all sockets are requested in advance, and a kernel walk over all
+/// tables is worth its start.
 const MANY: usize = 64;
+/// From this many processes on, one walk over all tables takes less than one for each.
+const SEVERAL: usize = 8;
 
 /// How to take a snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +71,39 @@ impl Options {
         }
     }
 
-    /// A walk covers the whole host: for a few processes that takes longer.
-    fn wants_walk(self, processes: usize) -> bool {
+    /// Whether to walk over all tables: for a few processes that takes longer.
+    fn wants_whole_walk(self, processes: usize) -> bool {
         match self.depth {
             Depth::Auto => processes >= MANY,
             Depth::Full => false,
-            Depth::Kernel => processes > 0,
+            Depth::Kernel => processes >= SEVERAL,
+        }
+    }
+
+    /// Whether to walk over the table of one process with so many descriptors.
+    fn wants_walk(self, descriptors: Option<u64>) -> bool {
+        match self.depth {
+            Depth::Auto => descriptors.is_some_and(|count| count >= WORTH_A_WALK),
+            Depth::Full => false,
+            Depth::Kernel => true,
+        }
+    }
+}
+
+/// How the processes of one call are read.
+struct Reading {
+    options: Options,
+    kernel: KernelReader,
+    /// One walk over all tables, if that is worthwhile.
+    walk: Option<Walk>,
+}
+
+impl Reading {
+    fn new(options: Options) -> Self {
+        Self {
+            options,
+            kernel: KernelReader::default(),
+            walk: None,
         }
     }
 }
@@ -179,31 +211,43 @@ impl Probe {
         pids: &[Pid],
         options: Options,
     ) -> (Option<SocketTable>, Vec<Result<ProcessDraft, Error>>) {
-        let threads = options.threads();
         // fdguard itself first, while only the descriptors of this one read are open, and not by a
         // kernel walk, which would show them.
         let own = pids
             .iter()
             .position(|pid| self.real && *pid == std::process::id());
-        let own = own.map(|at| (at, self.read_process(pids[at], threads, None)));
+        let in_full = Options {
+            depth: Depth::Full,
+            ..options
+        };
+        let own = own.map(|at| (at, self.read_process(pids[at], &Reading::new(in_full))));
         let mut others = pids.to_vec();
         if let Some((at, _)) = own {
             others.remove(at);
         }
-        let ahead = self
-            .wants_sockets_ahead(&others, MANY)
+        // A kernel walk describes the sockets itself.
+        let by_proc = options.depth == Depth::Full || !DescriptorProgram::is_permitted();
+        let ahead = (by_proc && self.wants_sockets_ahead(&others, MANY))
             .then_some(|| SocketTable::by_netlink(None).ok());
-        let walk = (self.real && options.wants_walk(others.len())).then(Walk::default);
-        let walked = || walk.as_ref().inspect(|walk| walk.make());
+        // A few processes are read one after the other, each on several cores.
+        let one_by_one = others.len() < SEVERAL || options.threads() < 2;
+        let mut reading = Reading::new(options);
+        if !one_by_one {
+            reading.options.threads = 1;
+        }
+        let is_whole = self.real && options.wants_whole_walk(others.len());
+        reading.walk = is_whole.then(Walk::default);
+        let walked = || {
+            let walk = reading.walk.as_ref();
+            walk.inspect(|walk| walk.make(&reading.kernel))
+        };
+        let read = |pid: &Pid| self.read_process(*pid, &reading);
         let (ahead, mut drafts) = workers::beside(ahead, || {
-            if others.len() < 8 || threads < 2 {
+            if one_by_one {
                 walked();
-                let read = |pid: &Pid| self.read_process(*pid, threads, walk.as_ref());
                 return others.iter().map(read).collect();
             }
-            workers::map_after(walked, &others, 1, |pid| {
-                self.read_process(*pid, 1, walk.as_ref())
-            })
+            workers::map_after(walked, &others, 1, read)
         });
         if let Some((at, draft)) = own {
             drafts.insert(at, draft);
@@ -211,24 +255,14 @@ impl Probe {
         (ahead.flatten(), drafts)
     }
 
-    /// Reads one process, from the kernel walk if there is one.
-    fn read_process(
-        &self,
-        pid: Pid,
-        threads: usize,
-        walk: Option<&Walk>,
-    ) -> Result<ProcessDraft, Error> {
+    /// Reads one process, by the kernel if that is worthwhile and allowed.
+    fn read_process(&self, pid: Pid, reading: &Reading) -> Result<ProcessDraft, Error> {
         let base = self.open_process(pid)?;
         let basics = self.basics(pid, base.as_fd())?;
         let taken_at = Timestamp::now();
-        let records = walk.and_then(|walk| walk.take(pid));
-        let records = records
-            .as_ref()
-            .and_then(|records| records.of_start(basics.process.start_ticks));
-        let table = match records {
-            Some(records) => self.table_by_kernel(pid, &base, records),
-            None => self.read_table(pid, &base, threads),
-        };
+        let table = self
+            .read_by_kernel(pid, &base, &basics, reading)
+            .unwrap_or_else(|| self.read_table(pid, &base, reading.options.threads()));
         let mut gaps = Vec::new();
         let (count, table) = match table {
             Ok(table) => {
@@ -258,6 +292,32 @@ impl Probe {
             table: table.map(netns),
             gaps,
         })
+    }
+
+    /// The table by a kernel walk; `None` if there is none for this process.
+    fn read_by_kernel(
+        &self,
+        pid: Pid,
+        base: &OwnedFd,
+        basics: &Basics,
+        reading: &Reading,
+    ) -> Option<Result<TableDraft, Errno>> {
+        let start_ticks = basics.process.start_ticks;
+        if let Some(walk) = &reading.walk {
+            let records = walk.take(pid)?;
+            let records = records.of_start(start_ticks)?;
+            return Some(self.table_by_records(pid, base, records));
+        }
+        // Without a count, the size of its table is the most that it can have.
+        let most = self.count_of(base).or(basics.table_size);
+        if !self.real || !reading.options.wants_walk(most) {
+            return None;
+        }
+        let threads = match most {
+            Some(count) if count >= WORTH_A_WALK => reading.options.threads(),
+            _ => 1,
+        };
+        self.table_by_walk(&reading.kernel, (pid, start_ticks?), base, threads)
     }
 
     /// The table by `/proc`.

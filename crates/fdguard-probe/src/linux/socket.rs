@@ -18,6 +18,9 @@ use super::{files, socket_entry};
 use crate::parse::diag::{self, DiagEnd, DiagTable};
 use crate::workers;
 
+/// The addresses of a TCP connection: this end and the other one.
+pub(super) type ConnectionEnds = (SocketAddr, SocketAddr);
+
 /// The requested sockets of one network namespace.
 #[derive(Debug, Default)]
 pub(super) struct SocketTable {
@@ -25,7 +28,7 @@ pub(super) struct SocketTable {
     /// The names of network interfaces by index, for sockets bound to one.
     interfaces: FxHashMap<u32, String>,
     /// TCP connections within this host: the inode by its two addresses.
-    connections: FxHashMap<(SocketAddr, SocketAddr), u64>,
+    connections: FxHashMap<ConnectionEnds, u64>,
     /// Whether the tables were read at all.
     pub(super) complete: bool,
 }
@@ -60,7 +63,8 @@ impl SocketTable {
             dump(&socket, kind, &mut buffer, |(ino, record)| {
                 let is_wanted = wanted.is_none_or(|wanted| wanted.contains(&ino));
                 missing = missing.saturating_sub(usize::from(is_wanted));
-                table.connections.extend(local_connection(ino, &record));
+                let ends = local_connection(&record);
+                table.connections.extend(ends.map(|ends| (ends, ino)));
                 // Keep all Unix sockets: the name of a connection is at its other end.
                 if is_wanted || kind == DiagTable::Unix {
                     table.records.insert(ino, record);
@@ -114,7 +118,8 @@ impl SocketTable {
             if let Ok(bytes) = files::read(base, name) {
                 self.complete = true;
                 for (ino, record) in net::inet(kind, &bytes) {
-                    self.connections.extend(local_connection(ino, &record));
+                    let ends = local_connection(&record);
+                    self.connections.extend(ends.map(|ends| (ends, ino)));
                     if wanted.contains(&ino) {
                         self.records.insert(ino, record);
                     }
@@ -165,14 +170,14 @@ impl SocketTable {
 
     /// The socket at the other end of a connection within this host.
     fn other_end(&self, record: &SocketRecord) -> Option<u64> {
-        let ((local, remote), _) = local_connection(0, record)?;
+        let (local, remote) = local_connection(record)?;
         self.connections.get(&(remote, local)).copied()
     }
 
     /// Whether the other end of a connection is still missing.
     fn has_lone_end(&self) -> bool {
         let lone = |record: &SocketRecord| {
-            local_connection(0, record).is_some() && self.other_end(record).is_none()
+            local_connection(record).is_some() && self.other_end(record).is_none()
         };
         self.records.values().any(lone)
     }
@@ -187,7 +192,7 @@ impl SocketTable {
 
 /// The two addresses of a TCP connection whose ends are both on this host. An outgoing connection
 /// has the address of an interface at one end, and a different one at the other.
-fn local_connection(ino: u64, record: &SocketRecord) -> Option<((SocketAddr, SocketAddr), u64)> {
+pub(super) fn local_connection(record: &SocketRecord) -> Option<ConnectionEnds> {
     let SocketRecord::Inet {
         kind: InetKind::Tcp,
         local,
@@ -201,7 +206,7 @@ fn local_connection(ino: u64, record: &SocketRecord) -> Option<((SocketAddr, Soc
     let (local, remote) = (plain(local), plain(remote));
     let both_loopback = local.ip().is_loopback() && remote.ip().is_loopback();
     let is_local = remote.port() != 0 && (both_loopback || local.ip() == remote.ip());
-    is_local.then_some(((local, remote), ino))
+    is_local.then_some((local, remote))
 }
 
 /// A text table and how its rows are read.

@@ -33,7 +33,7 @@ impl SocketDescription {
         Self {
             class,
             target: target.into(),
-            detail: Detail::Socket(detail),
+            detail: Detail::Socket(Box::new(detail)),
         }
     }
 }
@@ -345,7 +345,7 @@ pub(super) fn by_protocol(
             protocol: Some(protocol.to_owned()),
             ..SocketDetail::default()
         };
-        (class, Detail::Socket(detail))
+        (class, Detail::Socket(Box::new(detail)))
     };
     let (class, detail) = match protocol {
         "TCP" | "TCPv6" => (Class::Tcp(unlisted), inet(Some(unlisted), None)),

@@ -12,6 +12,7 @@ use super::classify::{ClassifiedEntry, UnresolvedSocket};
 use super::files::{self, Listing};
 use super::mounts::Mounts;
 use super::reader::{ReadFailure, Reader};
+use super::socket::ConnectionEnds;
 use super::socket_entry;
 use crate::workers;
 
@@ -27,6 +28,8 @@ pub(super) struct TableDraft {
     pub(super) entries: Vec<FdEntry>,
     /// Those that no entry can be made of yet.
     pub(super) sockets: Vec<UnresolvedSocket>,
+    /// Connections within this host among the entries, whose other ends are not known yet.
+    pub(super) connections: Vec<(Fd, ConnectionEnds)>,
     /// The link of its network namespace, if there are sockets.
     pub(super) netns: Option<Vec<u8>>,
     /// What the epoll instances among the entries have registered.
@@ -55,7 +58,8 @@ impl TableDraft {
 
     /// Notes the network namespace, for the sockets.
     pub(super) fn with_netns(mut self, base: BorrowedFd<'_>) -> Self {
-        if !self.sockets.is_empty() {
+        // A connection may need the tables of its namespace, too.
+        if !self.sockets.is_empty() || !self.connections.is_empty() {
             self.netns = files::read_link(base, c"ns/net").ok();
         }
         self
@@ -64,11 +68,22 @@ impl TableDraft {
     pub(super) fn absorb(&mut self, mut other: Self) {
         self.entries.append(&mut other.entries);
         self.sockets.append(&mut other.sockets);
+        self.connections.append(&mut other.connections);
         self.epolls.append(&mut other.epolls);
         self.listed += other.listed;
         self.denied += other.denied;
         self.unstable += other.unstable;
         self.trouble = self.trouble.or(other.trouble);
+    }
+
+    /// The same for a part whose entries lie between these: both are ascending, and so is the
+    /// result.
+    pub(super) fn merge(&mut self, mut other: Self) {
+        if !self.entries.is_empty() && !other.entries.is_empty() {
+            let entries = std::mem::take(&mut self.entries);
+            self.entries = merged(entries, std::mem::take(&mut other.entries));
+        }
+        self.absorb(other);
     }
 
     pub(super) fn tier(&self) -> Tier {
@@ -106,11 +121,46 @@ impl TableDraft {
         match entry {
             ClassifiedEntry::Entry(entry) => self.entries.push(entry),
             ClassifiedEntry::Socket(socket) => self.sockets.push(socket),
+            ClassifiedEntry::Connection(entry, ends) => {
+                self.connections.push((entry.fd, ends));
+                self.entries.push(entry);
+            }
             ClassifiedEntry::Epoll(entry, registrations) => {
                 self.epolls.push((entry.fd, registrations));
                 self.entries.push(entry);
             }
         }
+    }
+
+    /// The entry with this number.
+    pub(super) fn entry(&self, fd: Fd) -> Option<&FdEntry> {
+        let at = self.entries.binary_search_by_key(&fd, |entry| entry.fd);
+        self.entries.get(at.ok()?)
+    }
+
+    /// The same, to complete it.
+    pub(super) fn entry_mut(&mut self, fd: Fd) -> Option<&mut FdEntry> {
+        let at = self.entries.binary_search_by_key(&fd, |entry| entry.fd);
+        self.entries.get_mut(at.ok()?)
+    }
+
+    /// Makes sockets of these entries again, ascending.
+    pub(super) fn unresolve(&mut self, fds: &[Fd]) {
+        if fds.is_empty() {
+            return;
+        }
+        let mut entries = Vec::with_capacity(self.entries.len());
+        for entry in std::mem::take(&mut self.entries) {
+            if fds.binary_search(&entry.fd).is_err() {
+                entries.push(entry);
+                continue;
+            }
+            match UnresolvedSocket::of_entry(entry) {
+                Ok(socket) => self.sockets.push(socket),
+                Err(entry) => entries.push(entry),
+            }
+        }
+        self.entries = entries;
     }
 
     /// Adds the result of reading one listed number.
@@ -135,6 +185,20 @@ impl TableDraft {
         self.sort();
         self.entries
     }
+}
+
+/// Two ascending lists as one.
+fn merged(one: Vec<FdEntry>, other: Vec<FdEntry>) -> Vec<FdEntry> {
+    let mut all = Vec::with_capacity(one.len() + other.len());
+    let (mut one, mut other) = (one.into_iter().peekable(), other.into_iter());
+    for entry in &mut other {
+        while let Some(before) = one.next_if(|before| before.fd < entry.fd) {
+            all.push(before);
+        }
+        all.push(entry);
+    }
+    all.extend(one);
+    all
 }
 
 /// The open directories of one process's table.

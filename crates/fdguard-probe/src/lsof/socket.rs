@@ -43,10 +43,10 @@ fn of_family(class: Class, protocol: Option<String>, target: String) -> Thing {
     Thing {
         class,
         target: target.into(),
-        detail: Detail::Socket(SocketDetail {
+        detail: Detail::Socket(Box::new(SocketDetail {
             protocol,
             ..SocketDetail::default()
-        }),
+        })),
     }
 }
 

@@ -215,7 +215,7 @@ fn unix_row(body: &[u8]) -> Option<SocketRow> {
 
 /// Path names end at the first zero; abstract ones begin with one and may contain more, shown as
 /// `@` as usual.
-pub(super) fn unix_name(value: &[u8]) -> Option<Box<[u8]>> {
+pub(crate) fn unix_name(value: &[u8]) -> Option<Box<[u8]>> {
     if value.first() == Some(&0) {
         return Some(
             value

@@ -40,7 +40,13 @@ impl Holder {
     fn of(stdin: Stdio) -> Self {
         let mut command = Command::new("tail");
         command.args(["-f", "/dev/null"]).stdin(stdin);
-        Self(command.stdout(Stdio::null()).spawn().unwrap())
+        let holder = Self(command.stdout(Stdio::null()).spawn().unwrap());
+        // The kernel closes descriptors before it sets the arguments.
+        let arguments = format!("/proc/{}/cmdline", holder.pid());
+        while std::fs::read(&arguments).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        holder
     }
 
     fn pid(&self) -> u32 {

@@ -1,6 +1,6 @@
 //! Snapshots as JSON.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use fdguard_core::document::{SNAPSHOTS_SCHEMA, SnapshotDocument};
 use fdguard_core::{FdEntry, Gap, Snapshot, Summary};
@@ -25,19 +25,12 @@ struct Many<'a> {
 
 /// Writes one document: a single snapshot as such, several in a wrapper.
 pub fn write(
-    out: &mut dyn Write,
+    out: &mut (dyn Write + Send),
     snapshots: &[(Snapshot, Summary)],
     gaps: &[Gap],
     many: bool,
 ) -> anyhow::Result<()> {
-    // Serialise to memory first, on every core: writing through a writer costs more than the text
-    // itself.
-    let texts = workers::map(snapshots, 8, |(snapshot, summary)| {
-        encode(snapshot, summary)
-    });
-    if let ([text], false) = (texts.as_slice(), many) {
-        out.write_all(text.as_ref().map_err(io_error)?)?;
-    } else {
+    if many {
         let head = Many {
             schema: SNAPSHOTS_SCHEMA,
             count: total(snapshots),
@@ -47,46 +40,98 @@ pub fn write(
         let head = serde_json::to_vec(&head)?;
         out.write_all(head.strip_suffix(b"}").unwrap_or(&head))?;
         out.write_all(b",\"snapshots\":[")?;
-        for (index, text) in texts.iter().enumerate() {
-            out.write_all(if index > 0 { b"," } else { b"" })?;
-            out.write_all(text.as_ref().map_err(io_error)?)?;
-        }
-        out.write_all(b"]}")?;
     }
-    writeln!(out)?;
+    write_pieces(out, snapshots)?;
+    out.write_all(if many { b"]}\n" } else { b"\n" })?;
     Ok(())
 }
 
-/// From this many descriptors on, the list of one snapshot is serialised on several cores.
-const LONG: usize = 4096;
-/// Approximate bytes per descriptor: a buffer that grows is copied each time.
-const PER_FD: usize = 400;
+/// So many descriptors are serialised at once: little enough for the caches, and for several cores
+/// to share the work on one long list.
+const PIECE: usize = 256;
+/// Snapshots with up to so many descriptors are serialised in one go, several at once.
+const SHORT: usize = 512;
 
-fn encode(snapshot: &Snapshot, summary: &Summary) -> Result<Vec<u8>, serde_json::Error> {
-    let fds = snapshot.fds.as_deref().unwrap_or_default();
-    let mut text = Vec::with_capacity(4096 + PER_FD * fds.len());
-    if fds.len() < LONG {
-        serde_json::to_writer(&mut text, &SnapshotDocument::new(snapshot, summary))?;
-        return Ok(text);
-    }
-    serde_json::to_writer(&mut text, &SnapshotDocument::without_fds(snapshot, summary))?;
-    // The list comes last: cut off the closing brackets and add them back at the end.
-    text.truncate(text.len() - b"]}".len());
-    let chunks: Vec<&[FdEntry]> = fds.chunks(LONG / 4).collect();
-    for (index, list) in workers::map(&chunks, 1, serde_json::to_vec)
-        .into_iter()
-        .enumerate()
-    {
-        let list = list?;
-        text.extend_from_slice(if index > 0 { b"," } else { b"" });
-        text.extend_from_slice(&list[1..list.len() - 1]);
-    }
-    text.extend_from_slice(b"]}");
-    Ok(text)
+/// A part of the text.
+enum Piece<'a> {
+    /// Whole snapshots, and whether any is before them.
+    Whole(&'a [(Snapshot, Summary)], bool),
+    /// A long snapshot up to its list.
+    Head(&'a (Snapshot, Summary), bool),
+    /// A part of its list, and whether it is the first.
+    Fds(&'a [FdEntry], bool),
+    /// The end of that snapshot.
+    End,
 }
 
-fn io_error(error: &serde_json::Error) -> std::io::Error {
-    std::io::Error::other(error.to_string())
+/// Serialises on every core, and writes each piece as soon as those before it are written.
+fn write_pieces(out: &mut (dyn Write + Send), snapshots: &[(Snapshot, Summary)]) -> io::Result<()> {
+    workers::write_each(
+        &pieces(snapshots),
+        |piece, text| piece.encode(text).map_err(io::Error::from),
+        |text| out.write_all(text),
+    )
+}
+
+fn pieces(snapshots: &[(Snapshot, Summary)]) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = snapshots;
+    while let [first, others @ ..] = rest {
+        let follows = rest.len() < snapshots.len();
+        let Some(fds) = first.0.fds.as_deref().filter(|fds| fds.len() > SHORT) else {
+            let mut held = 0;
+            let fit = rest.iter().take_while(|(snapshot, _)| {
+                held += 8 + snapshot.fds.as_ref().map_or(0, Vec::len);
+                held <= 8 + SHORT
+            });
+            let (whole, others) = rest.split_at(fit.count().max(1));
+            pieces.push(Piece::Whole(whole, follows));
+            rest = others;
+            continue;
+        };
+        pieces.push(Piece::Head(first, follows));
+        let parts = fds.chunks(PIECE).enumerate();
+        pieces.extend(parts.map(|(index, part)| Piece::Fds(part, index == 0)));
+        pieces.push(Piece::End);
+        rest = others;
+    }
+    pieces
+}
+
+impl Piece<'_> {
+    fn encode(&self, text: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        let separate = |text: &mut Vec<u8>, follows: bool| {
+            text.extend_from_slice(if follows { b"," } else { b"" });
+        };
+        match self {
+            Self::Whole(list, follows) => {
+                for (index, (snapshot, summary)) in list.iter().enumerate() {
+                    separate(text, *follows || index > 0);
+                    serde_json::to_writer(&mut *text, &SnapshotDocument::new(snapshot, summary))?;
+                }
+            }
+            Self::Head((snapshot, summary), follows) => {
+                separate(text, *follows);
+                let document = SnapshotDocument::without_fds(snapshot, summary);
+                serde_json::to_writer(&mut *text, &document)?;
+                // The list comes last: its end and that of the document are written after it.
+                text.truncate(text.len() - b"]}".len());
+            }
+            Self::Fds(part, is_first) => {
+                let start = text.len();
+                serde_json::to_writer(&mut *text, part)?;
+                text.pop();
+                // The bracket becomes the separator.
+                if *is_first {
+                    text.remove(start);
+                } else {
+                    text[start] = b',';
+                }
+            }
+            Self::End => text.extend_from_slice(b"]}"),
+        }
+        Ok(())
+    }
 }
 
 /// The sum of the counts; `None` if one of them is unknown.
@@ -100,7 +145,7 @@ mod tests {
     use fdguard_core::document::{self, SnapshotDocument};
     use fdguard_core::{Snapshot, Summary};
 
-    use super::{LONG, encode};
+    use super::{SHORT, write};
     use crate::tui::top::fixture;
 
     /// The fixture's snapshot with its descriptors repeated.
@@ -118,13 +163,21 @@ mod tests {
 
     #[test]
     fn a_list_written_in_pieces_is_the_same_text() {
-        for count in [0, 1, LONG - 1, LONG, LONG + 1, 3 * LONG] {
-            let snapshot = long(count);
-            let summary = Summary::summarize(&snapshot);
-            let whole = serde_json::to_vec(&SnapshotDocument::new(&snapshot, &summary)).unwrap();
-            let text = encode(&snapshot, &summary).unwrap();
-            assert!(text == whole, "{count} descriptors");
-            assert_eq!(document::read(&text).unwrap(), [snapshot]);
+        let counts = [0, 1, SHORT, SHORT + 1, 2, 3 * SHORT, 3, 4];
+        let all: Vec<_> = counts.map(long).into();
+        let pair = |snapshot: &Snapshot| (snapshot.clone(), Summary::summarize(snapshot));
+        let pairs: Vec<_> = all.iter().map(pair).collect();
+        let mut together = Vec::new();
+        write(&mut together, &pairs, &[], true).unwrap();
+        assert_eq!(document::read(&together).unwrap(), all);
+        for (snapshot, summary) in pairs {
+            let mut whole =
+                serde_json::to_vec(&SnapshotDocument::new(&snapshot, &summary)).unwrap();
+            whole.push(b'\n');
+            let mut text = Vec::new();
+            let one = [(snapshot, summary)];
+            write(&mut text, &one, &[], false).unwrap();
+            assert!(text == whole, "{:?} descriptors", one[0].0.count);
         }
     }
 }

@@ -1,12 +1,19 @@
 //! Builds one descriptor from its record: pure.
 
+use std::io::Write as _;
+
+use fdguard_core::Class;
 use fdguard_proc::fdinfo::Fdinfo;
 use fdguard_proc::link::Link;
 
 use super::super::classify::{ClassifiedEntry, FileStat, RawEntry, RawFile};
-use super::program::{PIPEFS, SOCKFS};
-use super::record::Record;
+use super::record::{Record, Tail};
+use super::socket;
 use crate::anonymous;
+
+pub(super) const SOCKFS: u64 = 0x534f_434b;
+pub(super) const PIPEFS: u64 = 0x5049_5045;
+const EFD_SEMAPHORE: u32 = 1;
 
 /// File systems whose inodes hold the same values as `statx`: no other layer answers for them, as
 /// overlays and networks do.
@@ -23,10 +30,28 @@ const PLAIN: [u64; 10] = [
     0xe0f5_e1e2, // erofs
 ];
 
-/// The descriptor as `/proc` would show it; `None` if `/proc` has more, or may differ.
-pub(super) fn read_entry(record: &Record<'_>) -> Option<ClassifiedEntry> {
-    let info = head(record);
-    let (fd, file) = (record.fd, raw_file(record, &info)?);
+/// The descriptor as `/proc` and the tables of sockets would show it; `None` if `/proc` has more, or
+/// may differ. `text` is a buffer.
+pub(super) fn read_entry(record: &Record<'_>, text: &mut Vec<u8>) -> Option<ClassifiedEntry> {
+    if !record.is_sure() {
+        return None;
+    }
+    text.clear();
+    // Writing to memory does not fail.
+    let class = write_info(record, text).ok()?;
+    let info = Fdinfo {
+        rest: text,
+        ..head(record)
+    };
+    let file = match class {
+        // The additional lines of a socket's fdinfo are not used.
+        None if record.magic == SOCKFS => return Some(socket_entry(record, &info)),
+        _ if record.has_more() => return None,
+        Some(class) => RawFile::Anonymous(class),
+        None if record.magic == PIPEFS => RawFile::Pipe(record.ino),
+        None => by_path(record, &info)?,
+    };
+    let fd = record.fd;
     Some(
         RawEntry {
             fd,
@@ -37,21 +62,29 @@ pub(super) fn read_entry(record: &Record<'_>) -> Option<ClassifiedEntry> {
     )
 }
 
-fn raw_file<'a>(record: &Record<'a>, info: &Fdinfo<'_>) -> Option<RawFile<'a>> {
-    if !record.is_sure() {
+fn socket_entry(record: &Record<'_>, info: &Fdinfo<'_>) -> ClassifiedEntry {
+    let entry = RawEntry {
+        fd: record.fd,
+        info,
+        file: RawFile::Socket(record.ino),
+    };
+    match (entry.classify(), socket::describe(record)) {
+        (ClassifiedEntry::Socket(socket), Some((known, ends))) => {
+            let entry = socket.resolve(known);
+            match ends {
+                Some(ends) => ClassifiedEntry::Connection(entry, ends),
+                None => ClassifiedEntry::Entry(entry),
+            }
+        }
+        (entry, _) => entry,
+    }
+}
+
+fn by_path<'a>(record: &Record<'a>, info: &Fdinfo<'_>) -> Option<RawFile<'a>> {
+    let Tail::Path(text) = record.tail else {
         return None;
-    }
-    // The additional lines of a socket's fdinfo are not used.
-    if record.magic == u64::from(SOCKFS) {
-        return Some(RawFile::Socket(record.ino));
-    }
-    if record.has_more() {
-        return None;
-    }
-    if record.magic == u64::from(PIPEFS) {
-        return Some(RawFile::Pipe(record.ino));
-    }
-    match Link::parse(record.path) {
+    };
+    match Link::parse(text) {
         Link::Path { path, marked } => {
             // An existing file with the mark: it lost this one of its names, or its name ends like
             // that.
@@ -67,10 +100,7 @@ fn raw_file<'a>(record: &Record<'a>, info: &Fdinfo<'_>) -> Option<RawFile<'a>> {
             // For some of them, fdinfo always has additional lines.
             anonymous::agrees(&class, info).then_some(RawFile::Anonymous(class))
         }
-        Link::Numbered { name, ino } if ino == record.ino => Some(RawFile::Other {
-            name,
-            text: record.path,
-        }),
+        Link::Numbered { name, ino } if ino == record.ino => Some(RawFile::Other { name, text }),
         _ => None,
     }
 }
@@ -84,6 +114,45 @@ fn head(record: &Record<'_>) -> Fdinfo<'static> {
         ino: Some(record.ino),
         rest: b"",
     }
+}
+
+/// Writes the rest of its fdinfo, as far as it is used, and returns the class that this shows.
+fn write_info(record: &Record<'_>, text: &mut Vec<u8>) -> std::io::Result<Option<Class>> {
+    let seconds = |nanoseconds: u64| (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
+    Ok(Some(match record.tail {
+        Tail::Eventfd { count, flags, id } => {
+            let semaphore = flags & EFD_SEMAPHORE;
+            writeln!(text, "eventfd-count: {count:x}\neventfd-id: {id}")?;
+            writeln!(text, "eventfd-semaphore: {semaphore}")?;
+            Class::Eventfd
+        }
+        Tail::Timerfd {
+            remaining,
+            interval,
+            ticks,
+            clock,
+        } => {
+            let (value, interval) = (seconds(remaining), seconds(interval));
+            writeln!(text, "clockid: {clock}\nticks: {ticks}")?;
+            writeln!(text, "it_value: ({}, {})", value.0, value.1)?;
+            writeln!(text, "it_interval: ({}, {})", interval.0, interval.1)?;
+            Class::Timerfd
+        }
+        Tail::Signalfd(others) => {
+            writeln!(text, "sigmask:\t{:016x}", !others)?;
+            Class::Signalfd
+        }
+        Tail::Pidfd(pid) => {
+            writeln!(text, "Pid:\t{pid}")?;
+            Class::Pidfd
+        }
+        _ => {
+            if let Some(index) = record.terminal {
+                writeln!(text, "tty-index:\t{index}")?;
+            }
+            return Ok(None);
+        }
+    }))
 }
 
 fn stat(record: &Record<'_>) -> FileStat {
@@ -109,13 +178,12 @@ mod tests {
     const OVERLAY: u64 = 0x794c_7630;
 
     /// A record of a regular file with one link at number 7, modified by the test.
-    fn bytes(path: &[u8], magic: u64, links: u32, marks: i32) -> Vec<u8> {
-        let mut bytes = vec![0; usize::try_from(HEAD).unwrap()];
-        let mut put = |at: i16, field: &[u8]| {
-            let at = usize::try_from(at).unwrap();
+    fn bytes(path: &[u8], magic: u64, links: u32, marks: u16) -> Vec<u8> {
+        let mut bytes = vec![0; HEAD];
+        let mut put = |at: usize, field: &[u8]| {
             bytes[at..at + field.len()].copy_from_slice(field);
         };
-        let length = u32::try_from(path.len()).unwrap() + HEAD.cast_unsigned() as u32;
+        let length = u32::try_from(path.len() + HEAD).unwrap();
         put(at::LENGTH, &length.to_ne_bytes());
         put(at::FD, &7u32.to_ne_bytes());
         put(at::FLAGS, &0o2_000_001u32.to_ne_bytes());
@@ -124,7 +192,8 @@ mod tests {
         put(at::MAGIC, &magic.to_ne_bytes());
         put(at::LINKS, &links.to_ne_bytes());
         put(at::MODE, &0o100_644u16.to_ne_bytes());
-        put(at::MARKS, &u16::try_from(marks).unwrap().to_ne_bytes());
+        put(at::MARKS, &marks.to_ne_bytes());
+        put(at::KIND, &u32::from(!path.is_empty()).to_ne_bytes());
         bytes.extend(path);
         bytes
     }
@@ -132,8 +201,10 @@ mod tests {
     fn of(bytes: &[u8]) -> Option<FdEntry> {
         let (record, rest) = Record::take(bytes).unwrap();
         assert!(rest.is_empty());
-        match super::read_entry(&record)? {
-            ClassifiedEntry::Entry(entry) | ClassifiedEntry::Epoll(entry, _) => Some(entry),
+        match super::read_entry(&record, &mut Vec::new())? {
+            ClassifiedEntry::Entry(entry)
+            | ClassifiedEntry::Epoll(entry, _)
+            | ClassifiedEntry::Connection(entry, _) => Some(entry),
             ClassifiedEntry::Socket(socket) => {
                 let known = socket_entry::by_protocol(socket.id.ino, None, true);
                 Some(socket.resolve(known))
@@ -171,11 +242,11 @@ mod tests {
 
     #[test]
     fn what_fdinfo_adds_for_a_socket_is_not_waited_for() {
-        let socket = u64::from(super::SOCKFS);
+        let socket = super::SOCKFS;
         let entry = of(&bytes(b"", socket, 1, MARK_MORE)).unwrap();
         assert_eq!(entry.target.as_bytes(), b"socket:[99]");
         assert_eq!(of(&bytes(b"", socket, 1, MARK_UNSURE)), None);
-        let pipe = of(&bytes(b"", u64::from(super::PIPEFS), 1, 0)).unwrap();
+        let pipe = of(&bytes(b"", super::PIPEFS, 1, 0)).unwrap();
         assert_eq!((pipe.class, pipe.cloexec), (Class::Pipe, Some(true)));
         let space = of(&bytes(b"net:[99]\0", 0x6e73_6673, 1, 0)).unwrap();
         assert_eq!(space.class, Class::Other("net".into()));

@@ -2,33 +2,65 @@
 
 use fdguard_core::{Fd, Pid};
 
-/// Bytes before the path.
-pub(super) const HEAD: i16 = 72;
-/// Space for the path with its terminating zero; a longer one is marked.
-pub(super) const PATH: i16 = 384;
+/// Bytes before what depends on the kind.
+pub(super) const HEAD: usize = 96;
 
 /// fdinfo has more about this one than the record.
-pub(super) const MARK_MORE: i32 = 1;
+pub(super) const MARK_MORE: u16 = 1;
 /// The number was reused while the record was made, the path is too long for it, or something could
 /// not be read.
-pub(super) const MARK_UNSURE: i32 = 2;
+pub(super) const MARK_UNSURE: u16 = 2;
 
-/// Offset of each field in the record.
+/// Offset of each field in the record, as in `descriptors.bpf.c`.
 pub(super) mod at {
-    pub(crate) const LENGTH: i16 = 0;
-    pub(crate) const PID: i16 = 4;
-    pub(crate) const STARTED: i16 = 8;
-    pub(crate) const FD: i16 = 16;
-    pub(crate) const FLAGS: i16 = 20;
-    pub(crate) const POS: i16 = 24;
-    pub(crate) const INO: i16 = 32;
-    pub(crate) const MAGIC: i16 = 40;
-    pub(crate) const SIZE: i16 = 48;
-    pub(crate) const MNT: i16 = 56;
-    pub(crate) const LINKS: i16 = 60;
-    pub(crate) const RDEV: i16 = 64;
-    pub(crate) const MODE: i16 = 68;
-    pub(crate) const MARKS: i16 = 70;
+    pub(crate) const LENGTH: usize = 0;
+    pub(crate) const PID: usize = 4;
+    pub(crate) const STARTED: usize = 8;
+    pub(crate) const FD: usize = 16;
+    pub(crate) const FLAGS: usize = 20;
+    pub(crate) const POS: usize = 24;
+    pub(crate) const INO: usize = 32;
+    pub(crate) const MAGIC: usize = 40;
+    pub(crate) const SIZE: usize = 48;
+    pub(crate) const MNT: usize = 56;
+    pub(crate) const LINKS: usize = 60;
+    pub(crate) const RDEV: usize = 64;
+    pub(crate) const MODE: usize = 68;
+    pub(crate) const MARKS: usize = 70;
+    pub(crate) const FILE: usize = 72;
+    pub(crate) const KIND: usize = 80;
+    pub(crate) const NETNS: usize = 84;
+    pub(crate) const TERMINAL: usize = 88;
+}
+
+/// What follows the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tail<'a> {
+    /// Nothing is known beyond the head, or nothing is needed.
+    None,
+    /// The path as the link would show it.
+    Path(&'a [u8]),
+    /// Its counter, its flags and the number that the kernel gave it.
+    Eventfd {
+        count: u64,
+        flags: u32,
+        id: u32,
+    },
+    /// Times in nanoseconds.
+    Timerfd {
+        remaining: u64,
+        interval: u64,
+        ticks: u64,
+        clock: u32,
+    },
+    /// The signals that it does not read.
+    Signalfd(u64),
+    /// The pid, 0 outside the reader's namespace, -1 for one that is gone.
+    Pidfd(i32),
+    /// Sockets; `super::socket` reads their bytes.
+    Inet(&'a [u8]),
+    Unix(&'a [u8]),
+    Netlink(&'a [u8]),
 }
 
 /// One descriptor, as the kernel saw it at one moment.
@@ -51,44 +83,62 @@ pub(super) struct Record<'a> {
     pub(super) rdev: u32,
     pub(super) mode: u16,
     marks: u16,
-    /// As the link would show it; empty for sockets, pipes, and where fdinfo must be read anyway.
-    pub(super) path: &'a [u8],
+    /// The open file: the same for descriptors that share it.
+    pub(super) file: u64,
+    /// The inode of a socket's network namespace.
+    pub(super) netns: u32,
+    /// For the master of a pseudo-terminal: its number.
+    pub(super) terminal: Option<u32>,
+    pub(super) tail: Tail<'a>,
 }
 
 impl<'a> Record<'a> {
+    /// The bytes after the first record; `None` if it is not whole.
+    pub(super) fn skip(bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let length = usize::try_from(u32::from_ne_bytes(field(bytes, at::LENGTH)?)).ok()?;
+        bytes.get(length..).filter(|_| length >= HEAD)
+    }
+
     /// The first record, and the bytes after it; `None` at the end, and for anything that is not a
     /// record.
     pub(super) fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let length = usize::try_from(u32::from_ne_bytes(field(bytes, at::LENGTH)?)).ok()?;
-        let (bytes, rest) = bytes.split_at_checked(length)?;
-        let path = bytes.get(usize::try_from(HEAD).ok()?..)?;
+        let rest = Self::skip(bytes)?;
+        let (head, tail) = bytes
+            .get(..bytes.len() - rest.len())?
+            .split_first_chunk::<HEAD>()?;
+        let marks = u16::from_ne_bytes(field(head, at::MARKS)?);
+        let kind = u32::from_ne_bytes(field(head, at::KIND)?);
+        let tail = Tail::read(kind, tail);
         let record = Self {
-            pid: u32::from_ne_bytes(field(bytes, at::PID)?),
-            started: u64::from_ne_bytes(field(bytes, at::STARTED)?),
-            fd: u32::from_ne_bytes(field(bytes, at::FD)?),
-            flags: u32::from_ne_bytes(field(bytes, at::FLAGS)?),
-            pos: i64::from_ne_bytes(field(bytes, at::POS)?),
-            ino: u64::from_ne_bytes(field(bytes, at::INO)?),
-            magic: u64::from_ne_bytes(field(bytes, at::MAGIC)?),
-            size: u64::from_ne_bytes(field(bytes, at::SIZE)?),
-            mnt: u32::from_ne_bytes(field(bytes, at::MNT)?),
-            links: u32::from_ne_bytes(field(bytes, at::LINKS)?),
-            rdev: u32::from_ne_bytes(field(bytes, at::RDEV)?),
-            mode: u16::from_ne_bytes(field(bytes, at::MODE)?),
-            marks: u16::from_ne_bytes(field(bytes, at::MARKS)?),
-            path: path.strip_suffix(b"\0").unwrap_or(path),
+            pid: u32::from_ne_bytes(field(head, at::PID)?),
+            started: u64::from_ne_bytes(field(head, at::STARTED)?),
+            fd: u32::from_ne_bytes(field(head, at::FD)?),
+            flags: u32::from_ne_bytes(field(head, at::FLAGS)?),
+            pos: i64::from_ne_bytes(field(head, at::POS)?),
+            ino: u64::from_ne_bytes(field(head, at::INO)?),
+            magic: u64::from_ne_bytes(field(head, at::MAGIC)?),
+            size: u64::from_ne_bytes(field(head, at::SIZE)?),
+            mnt: u32::from_ne_bytes(field(head, at::MNT)?),
+            links: u32::from_ne_bytes(field(head, at::LINKS)?),
+            rdev: u32::from_ne_bytes(field(head, at::RDEV)?),
+            mode: u16::from_ne_bytes(field(head, at::MODE)?),
+            marks: if tail.is_some() { marks } else { MARK_UNSURE },
+            file: u64::from_ne_bytes(field(head, at::FILE)?),
+            netns: u32::from_ne_bytes(field(head, at::NETNS)?),
+            terminal: u32::from_ne_bytes(field(head, at::TERMINAL)?).checked_sub(1),
+            tail: tail.unwrap_or(Tail::None),
         };
         Some((record, rest))
     }
 
     /// Whether fdinfo has something that the record lacks.
     pub(super) fn has_more(&self) -> bool {
-        i32::from(self.marks) & MARK_MORE != 0
+        self.marks & MARK_MORE != 0
     }
 
     /// Whether it is consistent and complete.
     pub(super) fn is_sure(&self) -> bool {
-        i32::from(self.marks) & MARK_UNSURE == 0
+        self.marks & MARK_UNSURE == 0
     }
 
     /// When its process started, in the ticks of `/proc/PID/stat`.
@@ -97,8 +147,35 @@ impl<'a> Record<'a> {
     }
 }
 
-fn field<const N: usize>(bytes: &[u8], at: i16) -> Option<[u8; N]> {
-    let at = usize::try_from(at).ok()?;
+impl<'a> Tail<'a> {
+    /// `None` if it is shorter than its kind.
+    fn read(kind: u32, bytes: &'a [u8]) -> Option<Self> {
+        let word = |at: usize| field(bytes, at).map(u32::from_ne_bytes);
+        let long = |at: usize| field(bytes, at).map(u64::from_ne_bytes);
+        Some(match kind {
+            1 => Self::Path(bytes.strip_suffix(b"\0").unwrap_or(bytes)),
+            2 => Self::Eventfd {
+                count: long(0)?,
+                flags: word(8)?,
+                id: word(12)?,
+            },
+            3 => Self::Timerfd {
+                remaining: long(0)?,
+                interval: long(8)?,
+                ticks: long(16)?,
+                clock: word(24)?,
+            },
+            4 => Self::Signalfd(long(0)?),
+            5 => Self::Pidfd(word(0)?.cast_signed()),
+            6 => Self::Inet(bytes),
+            7 => Self::Unix(bytes),
+            8 => Self::Netlink(bytes),
+            _ => Self::None,
+        })
+    }
+}
+
+pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
@@ -106,24 +183,38 @@ fn field<const N: usize>(bytes: &[u8], at: i16) -> Option<[u8; N]> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{HEAD, Record};
+    use super::{HEAD, Record, Tail, at};
 
     #[test]
     fn records_follow_each_other() {
-        let mut bytes = vec![0; 2 * HEAD as usize];
+        let mut bytes = vec![0; 2 * HEAD];
         bytes.extend(b"/a\0");
-        let second = HEAD as usize;
-        bytes[..4].copy_from_slice(&72u32.to_ne_bytes());
-        bytes[second..second + 4].copy_from_slice(&75u32.to_ne_bytes());
-        bytes[second + 8..second + 16].copy_from_slice(&29_999_999u64.to_ne_bytes());
-        bytes[second + 70] = if cfg!(target_endian = "little") { 2 } else { 0 };
+        let mut put = |at: usize, word: u32| {
+            bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        };
+        put(0, 96);
+        put(HEAD, 99);
+        put(HEAD + at::STARTED, 29_999_999);
+        put(HEAD + at::KIND, 1);
+        put(HEAD + at::TERMINAL, 4);
         let (first, rest) = Record::take(&bytes).unwrap();
-        assert_eq!((first.path, first.is_sure()), (&b""[..], true));
+        assert_eq!((first.tail, first.is_sure()), (Tail::None, true));
+        assert_eq!(first.terminal, None);
         let (second, rest) = Record::take(rest).unwrap();
-        assert_eq!((second.path, second.start_ticks()), (&b"/a"[..], 2));
+        assert_eq!(second.tail, Tail::Path(b"/a"));
+        assert_eq!((second.start_ticks(), second.terminal), (2, Some(3)));
         assert!(!second.has_more());
         assert!(rest.is_empty());
         assert_eq!(Record::take(rest), None);
+    }
+
+    #[test]
+    fn a_tail_that_is_too_short_is_not_believed() {
+        let mut bytes = vec![0; HEAD + 8];
+        bytes[..4].copy_from_slice(&104_u32.to_ne_bytes());
+        bytes[at::KIND] = if cfg!(target_endian = "little") { 3 } else { 0 };
+        let (record, _) = Record::take(&bytes).unwrap();
+        assert_eq!((record.tail, record.is_sure()), (Tail::None, false));
     }
 
     proptest! {

@@ -7,10 +7,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use fdguard_core::Pid;
 use rustc_hash::FxHashMap;
 
+use super::KernelReader;
 use super::record::Record;
-
-/// The most that the kernel returns at once.
-const CHUNK: usize = 1 << 15;
 
 /// The records of one process.
 #[derive(Debug, Default)]
@@ -44,13 +42,13 @@ struct State {
 
 impl Walk {
     /// Makes the walk, on the first thread to call this; the others return at once.
-    pub(in super::super) fn make(&self) {
+    pub(in super::super) fn make(&self, kernel: &KernelReader) {
         if self.begun.swap(true, Ordering::Relaxed) {
             return;
         }
         // Also if something below panics: no thread may wait forever.
         let _over = Over(self);
-        if self.read_all().is_none() {
+        if self.read_all(kernel).is_none() {
             self.lock().records.clear();
         }
     }
@@ -70,25 +68,17 @@ impl Walk {
 
     /// `None` if it could not start, or was interrupted: the remaining processes are read from
     /// `/proc`.
-    fn read_all(&self) -> Option<()> {
-        let iterator = super::iterator()?;
-        let mut buffer = vec![0; CHUNK];
-        let mut length = 0;
+    fn read_all(&self, kernel: &KernelReader) -> Option<()> {
+        let mut records = kernel.records(None)?;
+        let mut chunk = Vec::new();
         let mut open = Open::default();
-        loop {
-            let read = super::read(&iterator, &mut buffer[length..]).ok()?;
-            if read == 0 {
-                break;
-            }
-            length += read;
-            let used = open.take(&buffer[..length]);
+        while records.next_chunk(&mut chunk).ok()? {
+            open.take(&chunk);
             self.publish(&mut open);
-            buffer.copy_within(used..length, 0);
-            length -= used;
         }
         open.finish();
         self.publish(&mut open);
-        (length == 0).then_some(())
+        Some(())
     }
 
     /// Publishes what is complete.
@@ -113,8 +103,8 @@ struct Open {
 }
 
 impl Open {
-    /// Takes complete records off the front, and returns how many bytes they had.
-    fn take(&mut self, bytes: &[u8]) -> usize {
+    /// Takes a chunk of records.
+    fn take(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some((record, tail)) = Record::take(rest) {
             if record.pid != self.pid {
@@ -126,7 +116,6 @@ impl Open {
             self.records.bytes.extend_from_slice(&rest[..length]);
             rest = tail;
         }
-        bytes.len() - rest.len()
     }
 
     /// No more records of this process will come.
@@ -157,11 +146,9 @@ mod tests {
 
     /// A record without a path, of this process.
     fn record(pid: u32) -> Vec<u8> {
-        let head = usize::try_from(HEAD).unwrap();
-        let mut bytes = vec![0; head];
-        let length = u32::try_from(head).unwrap();
+        let mut bytes = vec![0; HEAD];
+        let length = u32::try_from(HEAD).unwrap();
         for (at, word) in [(at::LENGTH, length), (at::PID, pid)] {
-            let at = usize::try_from(at).unwrap();
             bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         }
         bytes
@@ -171,8 +158,7 @@ mod tests {
     fn a_process_is_complete_when_the_next_one_comes() {
         let walk = Walk::default();
         let mut open = Open::default();
-        let bytes = [record(3), record(3), record(8), vec![1, 2]].concat();
-        assert_eq!(open.take(&bytes), bytes.len() - 2);
+        open.take(&[record(3), record(3), record(8)].concat());
         walk.publish(&mut open);
         let records = walk.take(3).unwrap();
         assert_eq!(
@@ -189,7 +175,7 @@ mod tests {
         let walk = Walk::default();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| walk.take(u32::MAX));
-            walk.make();
+            walk.make(&super::super::KernelReader::default());
             assert!(waiting.join().unwrap().is_none());
         });
         assert!(walk.begun.load(Ordering::Relaxed));

@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{OnceLock, PoisonError};
 
-use fdguard_core::{Class, Gap, Pid, TcpState};
+use fdguard_core::detail::InetPeer;
+use fdguard_core::{Class, Detail, FdEntry, Gap, Pid, TcpState};
 use fdguard_proc::link::Link;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
 
 use super::Context;
 use crate::linux::borrow::{self, Borrower};
 use crate::linux::foreign_netns::{ForeignNetns, Home};
 use crate::linux::gaps::{socket_gap, unlisted_gaps};
-use crate::linux::socket::SocketTable;
+use crate::linux::socket::{ConnectionEnds, SocketTable};
 use crate::linux::socket_entry::{self, SocketDescription};
 use crate::linux::table::TableDraft;
 use crate::linux::{Probe, files};
@@ -27,6 +28,7 @@ const LARGE: i64 = 4096;
 /// Makes an entry of every socket: each namespace is queried once, for all of its processes.
 pub(super) fn resolve(context: &Context<'_>, tables: &mut [&mut TableDraft]) {
     let probe = context.probe;
+    join_connections(tables);
     let mut by_netns: HashMap<Option<Vec<u8>>, Vec<&TableDraft>> = HashMap::new();
     for table in tables.iter().filter(|table| !table.sockets.is_empty()) {
         by_netns.entry(table.netns.clone()).or_default().push(table);
@@ -67,9 +69,55 @@ pub(super) fn resolve(context: &Context<'_>, tables: &mut [&mut TableDraft]) {
     });
 }
 
+/// Gives the connections within this host their other ends, where those are among the tables at
+/// hand. The others become sockets again, whose namespaces must be read.
+fn join_connections(tables: &mut [&mut TableDraft]) {
+    let mut known: FxHashMap<(u64, ConnectionEnds), u64> = FxHashMap::default();
+    let connections = |table: &TableDraft| table.connections.len();
+    known.reserve(tables.iter().map(|table| connections(table)).sum());
+    for table in &*tables {
+        for (fd, ends) in &table.connections {
+            if let Some((netns, ino)) = table.entry(*fd).and_then(place_of) {
+                known.insert((netns, *ends), ino);
+            }
+        }
+    }
+    for table in tables {
+        let mut lone = Vec::new();
+        for (fd, (local, remote)) in std::mem::take(&mut table.connections) {
+            let other = |netns| known.get(&(netns, (remote, local))).copied();
+            match table.entry_mut(fd) {
+                Some(entry) => match place_of(entry).and_then(|(netns, _)| other(netns)) {
+                    Some(ino) => set_other_end(&mut entry.detail, ino),
+                    None => lone.push(fd),
+                },
+                None => {}
+            }
+        }
+        table.unresolve(&lone);
+    }
+}
+
+/// The namespace and the inode of a socket.
+fn place_of(entry: &FdEntry) -> Option<(u64, u64)> {
+    match &entry.detail {
+        Detail::Inet(inet) => inet.netns.zip(entry.id.map(|id| id.ino)),
+        _ => None,
+    }
+}
+
+fn set_other_end(detail: &mut Detail, ino: u64) {
+    if let Detail::Inet(inet) = detail {
+        inet.peer = Some(InetPeer {
+            ino,
+            ..InetPeer::default()
+        });
+    }
+}
+
 impl Probe {
-    /// Whether to request all sockets while these processes are read: many processes have some, and
-    /// for a large one in fdguard's network namespace that saves more than it costs.
+    /// Whether to request all sockets while these processes are read through `/proc`: many processes
+    /// have some, and for a large one in fdguard's network namespace that saves more than it costs.
     pub(in crate::linux) fn wants_sockets_ahead(&self, pids: &[Pid], many: usize) -> bool {
         let [pid] = pids else {
             return self.real && pids.len() >= many;
