@@ -43,6 +43,7 @@ mod trace_dir;
 
 pub use attached::{AttachRefusal, AttachStep, AttachedTrace};
 pub use error::Error;
+pub use go::{GoFrame, GoLines};
 pub use inject::{AttachFailure, InjectSource};
 pub use launch::{Options, TracedCommand};
 pub use lifetimes::{SiteDetail, TracedProcess};
