@@ -40,6 +40,19 @@ pub fn go_toolchains() -> Vec<GoToolchain> {
     found
 }
 
+/// A program that an old version of Go compiled, stripped; `None`, and a message, without it.
+#[must_use]
+pub fn go_program(version: u32) -> Option<PathBuf> {
+    let path = runtimes_dir().join(format!("go-program-{version}/esbuild"));
+    let found = path.canonicalize().ok();
+    if found.is_none() {
+        skip(&format!(
+            "no program of Go 1.{version}: testkit/runtimes brings it"
+        ));
+    }
+    found
+}
+
 impl GoToolchain {
     /// The victim from a source in `testkit/go`, built with these flags under a name that ends in
     /// `variant`. `None` if it does not build; the compiler prints the reason.

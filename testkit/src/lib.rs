@@ -23,7 +23,7 @@ pub mod sys;
 mod victim;
 
 pub use fake_proc::{FakeProc, FakeProcess};
-pub use golang::{GoToolchain, go_toolchains};
+pub use golang::{GoToolchain, go_program, go_toolchains};
 pub use holding::VictimHolding;
 pub use launch::{NOBODY, run_as, start_clean};
 pub use locate::{c_variant, c_victim, compiled, victim_path};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fdguard_trace::{GoFrame, GoLines};
-use testkit::{GoToolchain, go_toolchains, have, skip};
+use testkit::{GoToolchain, go_program, go_toolchains, have, skip};
 
 const VICTIM: &str = "frames";
 
@@ -178,5 +178,49 @@ fn r19_a_go_program_without_section_headers_still_has_its_lines() {
         bytes[0x28..0x30].fill(0); // where they are
         bytes[0x3c..0x40].fill(0); // how many, and which has the names
         agrees(&GoLines::parse(&bytes).unwrap(), &program);
+    }
+}
+
+/// Go's own reader of these tables knows no inlining: it gives the function and the innermost line.
+#[test]
+fn r19_lines_of_programs_of_old_versions_are_those_of_gos_own_reader() {
+    let Some(go) = go_toolchains().pop() else {
+        return skip("needs Go");
+    };
+    let oracle = go.victim("gosym", "static", &[]).unwrap();
+    for version in [16, 17, 19, 20] {
+        let Some(program) = go_program(version) else {
+            continue;
+        };
+        let lines = GoLines::open(&program).unwrap();
+        assert_eq!(lines.version(), Some((1, version)));
+        let output = Command::new(&oracle).arg(&program).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut inlined = 0;
+        for line in text.lines() {
+            let (pc, expected) = line.split_once(' ').unwrap();
+            let expected = parse(expected);
+            let frames = lines.frames(u64::from_str_radix(pc, 16).unwrap());
+            let (inner, outer) = (&frames[0], &frames[frames.len() - 1]);
+            inlined += usize::from(frames.len() > 1);
+            assert_eq!(
+                (&inner.file, inner.line),
+                (&expected.file, expected.line),
+                "{line}"
+            );
+            assert_eq!(outer.function, short(&expected.function), "{line}");
+        }
+        assert!(inlined > 100, "{inlined} of {}", text.lines().count());
+    }
+}
+
+/// Without type arguments.
+fn short(function: &str) -> String {
+    match function.split_once('[') {
+        Some((before, rest)) => {
+            let after = rest.rsplit_once(']').map_or("", |(_, after)| after);
+            format!("{before}[...]{after}")
+        }
+        None => function.to_owned(),
     }
 }
