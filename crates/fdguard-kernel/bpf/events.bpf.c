@@ -154,7 +154,7 @@ int before_call(u64 *ctx)
     work->call = call;
     if (class & COMPARED) {
         if (call != CALL_ioctl || may_open(regs->si))
-            keep_table(work);
+            keep_table();
     } else if (call == CALL_close) {
         u64 file = file_at(regs->di);
         if (file)
@@ -174,7 +174,7 @@ int before_call(u64 *ctx)
     return 0;
 }
 
-INLINE void after_failure(struct work *work, u64 *ctx, struct pt_regs *regs, u8 class, u32 error)
+INLINE void after_failure(struct work *work, struct pt_regs *regs, u8 class, u32 error)
 {
     u32 call = work->call;
     u32 kind = 0;
@@ -197,7 +197,7 @@ INLINE void after_failure(struct work *work, u64 *ctx, struct pt_regs *regs, u8 
     }
     if (!kind)
         return;
-    work->stack = kind == REFUSED ? 0 : take_stack(work, ctx, regs);
+    work->stack = kind == REFUSED ? 0 : take_stack();
     report_failure(work, kind, regs->di, error);
 }
 
@@ -247,7 +247,7 @@ int after_call(u64 *ctx)
     work->arguments[1] = regs->si;
     work->arguments[2] = regs->dx;
     if (result < 0) {
-        after_failure(work, ctx, regs, class, -result);
+        after_failure(work, regs, class, -result);
         return 0;
     }
     if (call == CALL_close) {
@@ -264,13 +264,13 @@ int after_call(u64 *ctx)
         !writes_descriptors(regs, call, result))
         return 0;
     if (!(class & COMPARED))
-        work->stack = take_stack(work, ctx, regs);
+        work->stack = take_stack();
     if (class & COMPARED)
-        compare_table(work);
+        compare_table();
     else if ((class & OPENS) || is_sometimes_new(call))
         report_opened(work, result);
     else
-        after_written(work, regs, call, result);
+        after_written(result);
     return 0;
 }
 
@@ -306,7 +306,7 @@ int after_fork(u64 *ctx)
     if (!pid)
         return 0;
     if (work->is_followed) {
-        struct process process = {.mode = work->mode};
+        struct process process = {.mode = work->mode, .generation = work->generation};
         bpf_map_update_elem(&followed, &pid, &process, ANY);
     }
     u64 table = (u64)child->files;
@@ -328,10 +328,9 @@ int after_exec(u64 *ctx)
     if (!work)
         return 0;
     // Whatever its stacks were, the new program's may be different.
-    if (work->is_followed) {
-        struct process process = {.mode = first_mode};
-        bpf_map_update_elem(&followed, &work->pid, &process, ANY);
-    }
+    struct process process = {
+        .mode = first_mode, .generation = __sync_fetch_and_add(&next_generation, 1) + 1};
+    bpf_map_update_elem(&followed, &work->pid, &process, ANY);
     if (!list_numbers(work, current())) {
         __sync_fetch_and_add(&lost_events, 1);
         return 0;

@@ -117,19 +117,27 @@ static long compare_chunk(u32 chunk, void *unused)
 }
 
 // Keeps the table as it is before a call.
-INLINE void keep_table(struct work *work)
+GLOBAL int keep_table(void)
 {
+    struct work *work = workspace_of_processor();
+    if (!work)
+        return 0;
     u32 chunks = open_bitmap(work, current());
     bpf_loop(chunks, keep_chunk, NULL, 0);
+    return 0;
 }
 
 // Reports what is different after it. The time is that of the comparison: what another thread does
 // to the same numbers after it is later.
-INLINE void compare_table(struct work *work)
+GLOBAL int compare_table(void)
 {
+    struct work *work = workspace_of_processor();
+    if (!work)
+        return 0;
     u32 chunks = open_bitmap(work, current());
     work->at = bpf_ktime_get_ns();
     bpf_loop(chunks, compare_chunk, NULL, 0);
+    return 0;
 }
 
 static long list_chunk(u32 chunk, void *unused)
@@ -152,11 +160,17 @@ static long list_chunk(u32 chunk, void *unused)
     return 0;
 }
 
+GLOBAL int list_chunks(u32 chunks)
+{
+    bpf_loop(chunks, list_chunk, NULL, 0);
+    return 0;
+}
+
 // Lists every open number of a task that does not run, or is the current one; false if there was no
 // room for it.
 INLINE bool list_numbers(struct work *work, struct task_struct *task)
 {
     u32 chunks = open_bitmap(work, task);
-    bpf_loop(chunks, list_chunk, NULL, 0);
+    list_chunks(chunks);
     return !work->is_incomplete;
 }

@@ -19,7 +19,8 @@ const volatile u32 first_mode;
 struct process {
     // How stacks are taken.
     u32 mode;
-    u32 unused;
+    // Differs after each exec: the same addresses are other functions then.
+    u32 generation;
 };
 
 // Parts of the table.
@@ -32,6 +33,7 @@ struct work {
     u32 pid;
     u32 tid;
     u32 mode;
+    u32 generation;
     u32 is_followed;
     u32 call;
     u32 stack;
@@ -59,6 +61,7 @@ MAP(followed, .type = MAP_HASH, .key_size = 4, .value_size = sizeof(struct proce
     .entries = 32768, .flags = MAP_ON_DEMAND);
 MAP(events, .type = MAP_RINGBUF, .entries = 1 << 23);
 
+u32 next_generation;
 u64 lost_events;
 u64 lost_stacks;
 u64 foreign_calls;
@@ -108,6 +111,7 @@ INLINE struct work *begin_work(void)
     work->tid = tid;
     work->is_followed = process != NULL;
     work->mode = process ? process->mode : first_mode;
+    work->generation = process ? process->generation : 0;
     return work;
 }
 
