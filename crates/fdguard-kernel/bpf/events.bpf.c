@@ -352,6 +352,8 @@ int before_end(u64 *ctx)
     forget_inside(work);
     if (current()->signal->live.counter)
         return 0;
+    u32 pid = work->pid;
+    bpf_map_delete_elem(&go_processes, &pid);
     // Two last threads may both see that they are; only one removes the process.
     if (work->is_followed && bpf_map_delete_elem(&followed, &work->pid))
         return 0;

@@ -94,7 +94,7 @@ fn parse(text: &str) -> GoFrame {
     GoFrame {
         function: part(),
         // Between functions there are no lines.
-        file: Some(part()).filter(|file| file != "?"),
+        file: Some(part()).filter(|file| file != "?" && !file.is_empty()),
         line: part().parse().ok().filter(|line| *line > 0),
     }
 }
