@@ -63,6 +63,8 @@ static long (*const bpf_get_task_stack)(struct task_struct *task, void *buffer, 
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static struct pt_regs *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
+static long (*const bpf_find_vma)(struct task_struct *task, u64 address, void *callback,
+                                  void *context, u64 flags) = (void *)180;
 static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flags) = (void *)181;
 
 // Whether the running kernel has a field.
@@ -124,6 +126,10 @@ struct signal_struct {
 
 struct thread_struct {
     unsigned long fsbase;
+};
+
+struct vm_area_struct {
+    unsigned long vm_flags;
 };
 
 struct task_struct {

@@ -173,7 +173,7 @@ impl KernelTracer {
 
     /// Tells the kernel where a copied stack has its return addresses, all of them: the same stack
     /// gets the same number from now on and is not copied again. Without effect for a stack that is
-    /// too old, or has none or more than 48.
+    /// too old, or has none or more than 64.
     pub fn remember(&mut self, number: u32, slots: &[StackSlot]) -> io::Result<()> {
         let Some((key, template)) = self.copied.take(number).zip(stack::template(number, slots))
         else {
@@ -185,7 +185,13 @@ impl KernelTracer {
             match templates.read(&variant) {
                 // Another copy of the same stack was faster.
                 Ok(known) if known.get(4..) == template.get(4..) => return Ok(()),
-                Ok(_) => last = Some(variant),
+                Ok(known) => {
+                    last = Some(variant);
+                    // The kernel has a longer list of this very stack.
+                    if known.get(..4) == template.get(..4) {
+                        break;
+                    }
+                }
                 Err(_) => {
                     last = Some(variant);
                     break;
