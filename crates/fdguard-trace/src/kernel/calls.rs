@@ -32,7 +32,8 @@ pub(super) fn open_call(number: u32) -> OpenCall {
 /// Whether its opens are found by comparing the table before and after: another thread may have
 /// opened them meanwhile.
 pub(super) fn is_by_comparison(number: u32) -> bool {
-    matches!(number, 16 | 47 | 55 | 56 | 299 | 426 | 435)
+    // ioctl, bpf and io_uring_enter.
+    matches!(number, 16 | 321 | 426)
 }
 
 /// What [`EventKind::Open`](fdguard_wire::EventKind::Open) carries about the call.

@@ -1,6 +1,6 @@
 //! A table of descriptors in the kernel (`files_struct`), which processes and threads may share.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use fdguard_wire::OpenCall;
 
@@ -11,6 +11,8 @@ use crate::table::Descriptor;
 pub(super) struct FdTable {
     entries: BTreeMap<u32, TableEntry>,
     generations: HashMap<u32, u32>,
+    /// When each number was last opened or closed, as far as that was reported.
+    changed: HashMap<u32, u64>,
 }
 
 /// One open number.
@@ -50,6 +52,7 @@ impl FdTable {
 
     /// A number was opened.
     pub(super) fn open(&mut self, fd: u32, mut descriptor: Descriptor, entry: TableEntry) {
+        self.changed.insert(fd, descriptor.ns);
         let generation = self.generations.entry(fd).or_insert(0);
         *generation += 1;
         descriptor.generation = *generation;
@@ -67,19 +70,32 @@ impl FdTable {
         }
     }
 
-    pub(super) fn close(&mut self, fd: u32) -> Option<TableEntry> {
+    /// Whether something is known about a number that is later.
+    pub(super) fn is_stale(&self, fd: u32, at: u64) -> bool {
+        self.changed.get(&fd).is_some_and(|changed| *changed > at)
+    }
+
+    pub(super) fn close(&mut self, fd: u32, at: u64) -> Option<TableEntry> {
+        self.changed.insert(fd, at);
         self.entries.remove(&fd)
     }
 
+    /// Sets which numbers are open, where a copy was taken while another thread changed it.
+    pub(super) fn keep_only(&mut self, open: &[u32]) {
+        let wanted: BTreeSet<u32> = open.iter().copied().collect();
+        self.entries.retain(|fd, _| wanted.contains(fd));
+        wanted.into_iter().for_each(|fd| self.add_before(fd));
+    }
+
     /// Closes all numbers of a range, and returns what was open.
-    pub(super) fn close_range(&mut self, first: u32, last: u32) -> Vec<(u32, TableEntry)> {
+    pub(super) fn close_range(&mut self, first: u32, last: u32, at: u64) -> Vec<(u32, TableEntry)> {
         if first > last {
             return Vec::new();
         }
         let open = self.entries.range(first..=last);
         let open: Vec<_> = open.map(|(fd, entry)| (*fd, *entry)).collect();
         for (fd, _) in &open {
-            self.entries.remove(fd);
+            self.close(*fd, at);
         }
         open
     }

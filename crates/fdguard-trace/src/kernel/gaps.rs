@@ -46,6 +46,12 @@ pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {
         "no action needed: they are counted, without a line",
     );
     add(
+        all.lost.foreign,
+        "{} calls of 32-bit programs",
+        "the kernel programs read 64-bit calls only",
+        "run fdguard watch PID for class, target and rate (without the line)",
+    );
+    add(
         all.failures.unknown,
         "the lines of {} stacks",
         "the process had ended before fdguard could read which files it had mapped, or the code belongs to no file",

@@ -51,7 +51,7 @@ impl KernelSource {
     pub fn load(scope: TracerScope) -> Result<Self, LoadRefusal> {
         let tracer = KernelTracer::load(scope)?;
         let failed = |error: io::Error| LoadRefusal::Refused {
-            program: "fdguard's reader",
+            program: "fdguard's reader".to_owned(),
             reason: error.to_string(),
         };
         let trace = Arc::new(KernelTrace::new(tracer));

@@ -110,7 +110,12 @@ impl KernelRecords {
             return;
         }
         match &event.what {
-            Occurrence::Forked { child, child_table } => self.fork(event, *child, *child_table),
+            Occurrence::Forked {
+                child,
+                child_table,
+                open,
+            } => self.fork(event, (*child, *child_table), open.as_deref()),
+            Occurrence::Unshared { open, .. } => self.unshare(event, open.as_deref()),
             Occurrence::Executed { open } => self.execute(event, open),
             Occurrence::Exited => self.end(event.pid),
             // Stacks are unwound elsewhere.
@@ -142,7 +147,7 @@ impl KernelRecords {
                 let Some(shared) = self.tables.get_mut(table) else {
                     return;
                 };
-                let closed = shared.table.close_range(first, last);
+                let closed = shared.table.close_range(first, last, event.at);
                 self.each(table, event.at, |process| {
                     for (fd, entry) in &closed {
                         process.note_close(*fd, entry, event.at);
@@ -193,6 +198,9 @@ impl KernelRecords {
         let Some(shared) = self.tables.get_mut(table) else {
             return;
         };
+        if is_compared && shared.table.is_stale(fd, event.at) {
+            return;
+        }
         let before = shared.table.get(fd).copied();
         let same = before.filter(|entry| file != 0 && entry.file == file);
         if same.is_some() && is_compared {
@@ -267,10 +275,14 @@ impl KernelRecords {
         let Some(shared) = self.tables.get_mut(table) else {
             return;
         };
+        let is_stale = is_by_comparison(call) && shared.table.is_stale(fd, event.at);
+        if is_stale || (is_by_comparison(call) && shared.table.get(fd).is_none()) {
+            return;
+        }
         // Another thread may have opened the number since a close of it failed.
         let closed = match errno {
             EBADF => None,
-            _ => shared.table.close(fd),
+            _ => shared.table.close(fd, event.at),
         };
         let call = close_call(call);
         if call == CloseCall::Dup2 && closed.is_none() && file == 0 {
@@ -346,7 +358,34 @@ impl KernelRecords {
         }
     }
 
-    fn fork(&mut self, event: &KernelEvent, child: u32, child_table: u64) {
+    /// A thread has a table of its own from now on. If it is the first of its process, that is the
+    /// process's.
+    fn unshare(&mut self, event: &KernelEvent, open: Option<&[u32]>) {
+        if event.tid != event.pid {
+            return;
+        }
+        let Some(key) = self.ensure(event.pid, event.at) else {
+            return;
+        };
+        let before = self.table_id(event.pid);
+        let shared = before.and_then(|table| self.tables.get(table));
+        let mut copy = shared
+            .map(|shared| shared.table.clone())
+            .unwrap_or_default();
+        if let Some(open) = open {
+            copy.keep_only(open);
+        }
+        let table = self.tables.add(copy);
+        self.move_to(key, table);
+        self.tables.bind(table, event.table);
+    }
+
+    fn fork(
+        &mut self,
+        event: &KernelEvent,
+        (child, child_table): (u32, u64),
+        open: Option<&[u32]>,
+    ) {
         let Some(table) = self.table_of(event) else {
             return;
         };
@@ -359,8 +398,13 @@ impl KernelRecords {
             let process = RecordedProcess::new(key, Some(parent), table);
             self.insert(process);
         } else {
-            let copy = self.tables.get(table).map(|one| one.table.copy_for_child());
-            self.begin(child, event.at, Some(parent), copy.unwrap_or_default());
+            let shared = self.tables.get(table);
+            let copy = shared.map(|one| one.table.copy_for_child());
+            let mut copy = copy.unwrap_or_default();
+            if let Some(open) = open {
+                copy.keep_only(open);
+            }
+            self.begin(child, event.at, Some(parent), copy);
             if let Some(table) = self.table_id(child) {
                 self.tables.bind(table, child_table);
             }
@@ -495,7 +539,7 @@ impl KernelRecords {
         let new: Vec<u32> = open.difference(&known).copied().collect();
         for fd in &gone {
             let shared = self.tables.get_mut(table);
-            if let Some(entry) = shared.and_then(|shared| shared.table.close(*fd)) {
+            if let Some(entry) = shared.and_then(|shared| shared.table.close(*fd, at)) {
                 self.close_unseen(table, (*fd, entry), at);
             }
         }

@@ -8,7 +8,7 @@ use fdguard_proc::ascii::decimal;
 
 use super::Context;
 use crate::linux::borrow::Borrower;
-use crate::linux::kernel::call;
+use fdguard_kernel::call;
 use crate::linux::table::TableDraft;
 
 /// Offset of the name in `struct bpf_map_info` and `struct bpf_prog_info`.

@@ -14,7 +14,7 @@ const OWN: u32 = 1;
 const OPENAT: u32 = 257;
 const CLOSE: u32 = 3;
 const DUP2: u32 = 33;
-const RECVMSG: u32 = 47;
+const IOCTL: u32 = 16;
 
 /// A trace with a clock that ticks once per event.
 struct Story {
@@ -78,7 +78,11 @@ impl Story {
     }
 
     fn fork(&mut self, pid: u32, table: u64, child: u32, child_table: u64) {
-        let what = Occurrence::Forked { child, child_table };
+        let what = Occurrence::Forked {
+            child,
+            child_table,
+            open: None,
+        };
         self.event((pid, pid), table, 0, what);
     }
 
@@ -284,10 +288,10 @@ fn a_pid_that_is_used_again_is_another_process() {
 fn an_open_that_a_comparison_also_finds_counts_once() {
     let mut story = Story::with(7, &[]);
     story.open_by(7, 0xa, (3, OPENAT, 0xf00), 11);
-    story.open_by(7, 0xa, (3, RECVMSG, 0xf00), 12);
+    story.open_by(7, 0xa, (3, IOCTL, 0xf00), 12);
     assert_eq!(story.table(7).open[&3].stack, 11);
     // The comparison comes first: the call that returned the number is right.
-    story.open_by(7, 0xa, (4, RECVMSG, 0xf01), 12);
+    story.open_by(7, 0xa, (4, IOCTL, 0xf01), 12);
     story.open_by(7, 0xa, (4, OPENAT, 0xf01), 11);
     let table = story.table(7);
     assert_eq!(table.open[&4].stack, 11);
@@ -299,6 +303,31 @@ fn an_open_that_a_comparison_also_finds_counts_once() {
         (EventKind::Reassigned, 4),
     ];
     assert_eq!(kinds(&story.events(7)), wanted);
+}
+
+#[test]
+fn a_comparison_that_is_older_than_what_is_known_means_nothing() {
+    let mut story = Story::with(7, &[]);
+    story.open(7, 0xa, 3, 11);
+    story.close(7, 0xa, 3, 0);
+    story.at -= 2;
+    story.open_by(7, 0xa, (3, IOCTL, 0xf00), 12);
+    assert!(story.open_fds(7).is_empty());
+}
+
+#[test]
+fn a_childs_copy_is_what_the_kernel_lists() {
+    let mut story = Story::with(7, &[0]);
+    story.open(7, 0xa, 3, 11);
+    story.open(7, 0xa, 4, 11);
+    let what = Occurrence::Forked {
+        child: 8,
+        child_table: 0xb,
+        open: Some(vec![0, 4, 5]),
+    };
+    story.event((7, 7), 0xa, 0, what);
+    assert_eq!(story.open_fds(8), [4]);
+    assert_eq!(story.table(8).inherited, [0, 5]);
 }
 
 #[test]
