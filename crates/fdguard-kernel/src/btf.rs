@@ -122,7 +122,9 @@ impl<'a> Btf<'a> {
             let head = Head::at(types, at)?;
             starts.push(u32::try_from(at).ok()?);
             if let Some(index) = wanted.find(&head, strings) {
-                found.get_mut(index)?.push(u32::try_from(starts.len()).ok()?);
+                found
+                    .get_mut(index)?
+                    .push(u32::try_from(starts.len()).ok()?);
             }
             at = at.checked_add(HEAD)?.checked_add(head.tail()?)?;
         }
@@ -245,7 +247,9 @@ impl<'a> Btf<'a> {
             };
             let at = base + start;
             let mut set = |offset: usize, value: u32| {
-                if let Some(slot) = changed.get_mut(at + offset..).and_then(<[u8]>::first_chunk_mut)
+                if let Some(slot) = changed
+                    .get_mut(at + offset..)
+                    .and_then(<[u8]>::first_chunk_mut)
                 {
                     *slot = value.to_ne_bytes();
                 }

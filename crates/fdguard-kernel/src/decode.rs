@@ -108,7 +108,11 @@ impl Decoder {
                 continue;
             };
             let word = u64::from_ne_bytes(*word);
-            numbers.extend((0..64).filter(|bit| word >> bit & 1 == 1).map(|bit| base + bit));
+            numbers.extend(
+                (0..64)
+                    .filter(|bit| word >> bit & 1 == 1)
+                    .map(|bit| base + bit),
+            );
         }
     }
 

@@ -49,7 +49,9 @@ pub struct LoadedObject {
 /// The kernel's type information. Most users may not load programs, and it is long.
 pub fn kernel_types() -> Result<Vec<u8>, LoadRefusal> {
     if !cfg!(all(target_arch = "x86_64", target_endian = "little")) {
-        return Err(LoadRefusal::Lacks("the x86-64 processor that the programs are for"));
+        return Err(LoadRefusal::Lacks(
+            "the x86-64 processor that the programs are for",
+        ));
     }
     if !may_load() {
         return Err(LoadRefusal::NotPermitted);
@@ -60,7 +62,8 @@ pub fn kernel_types() -> Result<Vec<u8>, LoadRefusal> {
 /// Finds the types that these files need.
 pub fn find_types<'a>(bytes: &'a [u8], objects: &[&BpfObject<'_>]) -> Result<Btf<'a>, LoadRefusal> {
     let wanted: Vec<_> = objects.iter().flat_map(|object| object.wanted()).collect();
-    let mut wanted: Vec<(Kind, &str)> = wanted.iter().map(|(kind, name)| (*kind, &**name)).collect();
+    let mut wanted: Vec<(Kind, &str)> =
+        wanted.iter().map(|(kind, name)| (*kind, &**name)).collect();
     wanted.sort_unstable();
     wanted.dedup();
     Btf::parse_for(bytes, &wanted).ok_or(LoadRefusal::NoTypes)
@@ -214,7 +217,11 @@ fn explain(program: &NewProgram<'_>, error: Errno) -> LoadRefusal {
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(LOG);
     let log = String::from_utf8_lossy(&log[..end]);
     // The last lines but one say what is wrong; the last is a statistic.
-    let mut lines: Vec<_> = log.lines().rev().take(if cfg!(test) { 60 } else { 3 }).collect();
+    let mut lines: Vec<_> = log
+        .lines()
+        .rev()
+        .take(if cfg!(test) { 60 } else { 3 })
+        .collect();
     lines.reverse();
     let reason = match again {
         Err(_) if !lines.is_empty() => lines.join("; "),

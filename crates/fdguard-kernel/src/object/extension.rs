@@ -40,14 +40,18 @@ impl<'a> Extension<'a> {
             body.get(offset..)?.get(..usize::try_from(length).ok()?)
         };
         let mut functions = Vec::new();
-        each(part(header(1)?, header(2)?)?, btf, &mut |section, record| {
-            functions.push(FunctionType {
-                section,
-                at: u64::from(word(record, 0)?),
-                of: word(record, 4)?,
-            });
-            Some(())
-        })?;
+        each(
+            part(header(1)?, header(2)?)?,
+            btf,
+            &mut |section, record| {
+                functions.push(FunctionType {
+                    section,
+                    at: u64::from(word(record, 0)?),
+                    of: word(record, 4)?,
+                });
+                Some(())
+            },
+        )?;
         let mut relocations = Vec::new();
         // Absent if nothing depends on a layout.
         let layouts = if header(0)? >= 32 {

@@ -40,7 +40,11 @@ struct Piece<'o, 'a> {
     at: usize,
 }
 
-pub(super) fn link(object: &BpfObject<'_>, section: &str, kernel: &Btf<'_>) -> Option<LinkedProgram> {
+pub(super) fn link(
+    object: &BpfObject<'_>,
+    section: &str,
+    kernel: &Btf<'_>,
+) -> Option<LinkedProgram> {
     let section = object.code.iter().find(|it| it.name == section)?;
     let mut pieces = vec![Piece {
         section,
@@ -62,14 +66,22 @@ pub(super) fn link(object: &BpfObject<'_>, section: &str, kernel: &Btf<'_>) -> O
             let wide = *instruction.first()? == LOAD_64;
             let target = target(section, place, instruction)?;
             if let Some((to, to_offset)) = target {
-                resolve(object, &mut pieces, (to, to_offset), at + offset, instruction)?
-                    .into_iter()
-                    .for_each(|it| program.references.push((at + offset, it)));
+                resolve(
+                    object,
+                    &mut pieces,
+                    (to, to_offset),
+                    at + offset,
+                    instruction,
+                )?
+                .into_iter()
+                .for_each(|it| program.references.push((at + offset, it)));
             }
             offset += if wide { 2 * INSTRUCTION } else { INSTRUCTION };
         }
         let of = object.extension.functions.iter();
-        let of = of.clone().find(|it| it.section == section.name && it.at == start)?;
+        let of = of
+            .clone()
+            .find(|it| it.section == section.name && it.at == start)?;
         let first = u32::try_from(at / INSTRUCTION).ok()?;
         for word in [first, of.of] {
             program.functions.extend(word.to_ne_bytes());

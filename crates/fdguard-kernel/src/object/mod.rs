@@ -144,16 +144,21 @@ impl<'a> BpfObject<'a> {
     }
 
     /// The program of a section, with its functions placed and adapted to this kernel.
-    pub(crate) fn link(&self, section: &str, kernel: &Btf<'_>) -> Result<LinkedProgram, LoadRefusal> {
+    pub(crate) fn link(
+        &self,
+        section: &str,
+        kernel: &Btf<'_>,
+    ) -> Result<LinkedProgram, LoadRefusal> {
         link::link(self, section, kernel).ok_or(DAMAGED)
     }
 
     /// Where a variable is: the map of its section, the offset and the size.
     pub(crate) fn variable(&self, name: &str) -> Option<(usize, usize, usize)> {
         let variable = self.variables.iter().find(|it| it.name == name)?;
-        let map = self.maps.iter().position(|map| {
-            map.variables.is_some() && map.section == variable.section
-        })?;
+        let map = self
+            .maps
+            .iter()
+            .position(|map| map.variables.is_some() && map.section == variable.section)?;
         let offset = usize::try_from(variable.offset).ok()?;
         Some((map, offset, usize::try_from(variable.size).ok()?))
     }

@@ -9,7 +9,10 @@ use crate::loader::{EVENTS, PLACE};
 fn programs_maps_and_variables_are_found() {
     let object = BpfObject::parse(EVENTS).unwrap();
     let programs: Vec<_> = object.programs().collect();
-    assert!(programs.contains(&("before_call", "tp_btf/sys_enter")), "{programs:?}");
+    assert!(
+        programs.contains(&("before_call", "tp_btf/sys_enter")),
+        "{programs:?}"
+    );
     assert!(object.maps.iter().any(|map| map.name == "events"));
     let (map, _, size) = object.variable("own_pid").unwrap();
     assert_eq!((object.maps[map].name, size), (".rodata", 4));

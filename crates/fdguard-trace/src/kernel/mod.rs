@@ -29,6 +29,7 @@ use fdguard_kernel::{KernelTracer, LoadRefusal, TracerScope};
 use self::reader::{DrainThread, KernelReader};
 use self::shared::KernelTrace;
 pub(crate) use self::stack_store::StackStore;
+use crate::observed_trace::UntracedProgram;
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
 use crate::{BlindReason, Error};
@@ -126,6 +127,13 @@ impl TraceSource for KernelSource {
 
     fn is_outlived(&self, _key: TraceKey) -> bool {
         false
+    }
+
+    fn untraced(&self, pid: u32) -> UntracedProgram {
+        UntracedProgram {
+            comm: fdguard_proc::process::name(pid).unwrap_or_default(),
+            blind: BlindReason::NotFollowed,
+        }
     }
 
     fn is_running(&self, key: TraceKey) -> bool {

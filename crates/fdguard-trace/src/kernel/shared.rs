@@ -90,6 +90,13 @@ impl KernelTrace {
         let Some(tracer) = &reading.tracer else {
             return Err(io::ErrorKind::NotConnected.into());
         };
+        // The number of a process that is gone could be given to another one.
+        let is_alive = process::stat(pid, |stat| !stat.is_zombie());
+        match is_alive {
+            Ok(true) => {}
+            Ok(false) => return Err(io::Error::other("the process has ended (zombie)")),
+            Err(_) => return Err(io::Error::other("no such process")),
+        }
         tracer.follow(pid)?;
         // No event is applied between the look and its use: those before it are in what was seen,
         // those after it change it.

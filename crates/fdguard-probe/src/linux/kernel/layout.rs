@@ -223,13 +223,15 @@ fn fields<const N: usize>(
     structure: &str,
     wanted: [(&str, u32); N],
 ) -> Option<[Field; N]> {
-    btf.named(Kind::Struct, structure).into_iter().find_map(|id| {
-        let mut found = [Field { offset: 0, size: 0 }; N];
-        for (slot, (name, size)) in found.iter_mut().zip(wanted) {
-            *slot = field(btf.member(id, name)?).filter(|field| field.size == size)?;
-        }
-        Some(found)
-    })
+    btf.named(Kind::Struct, structure)
+        .into_iter()
+        .find_map(|id| {
+            let mut found = [Field { offset: 0, size: 0 }; N];
+            for (slot, (name, size)) in found.iter_mut().zip(wanted) {
+                *slot = field(btf.member(id, name)?).filter(|field| field.size == size)?;
+            }
+            Some(found)
+        })
 }
 
 fn member(btf: &Btf<'_>, structure: &str, name: &str) -> Option<BtfMember> {
