@@ -3,16 +3,18 @@
 // number as soon as it is free.
 #include "calls.h"
 #include "kernel.h"
+#include "opened.h"
+#include "received.h"
 #include "records.h"
 #include "stack.h"
 #include "table.h"
-#include "thread.h"
+#include "work.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 enum { EBADF = 9, ENFILE = 23, EMFILE = 24 };
 enum { CLOEXEC = 02000000, RLIMIT_NOFILE = 7 };
-enum { RANGE_UNSHARE = 2, RANGE_CLOEXEC = 4, CLONE_FILES = 0x400, CLONE_PIDFD = 0x1000 };
+enum { RANGE_UNSHARE = 2, RANGE_CLOEXEC = 4 };
 
 // Threads inside a call whose meaning depends on the state before it: the table, or the number that
 // was free when its close began.
@@ -21,96 +23,69 @@ MAP(inside, .type = MAP_HASH, .key_size = 4, .value_size = 8, .entries = 8192,
 // Lets most calls skip the look-up.
 u32 threads_inside;
 
-INLINE void remember_inside(const struct thread *thread, u64 value)
+INLINE void remember_inside(const struct work *work, u64 value)
 {
-    if (!bpf_map_update_elem(&inside, &thread->tid, &value, ANY))
+    if (!bpf_map_update_elem(&inside, &work->tid, &value, ANY))
         __sync_fetch_and_add(&threads_inside, 1);
 }
 
 // What was remembered, once; 0 if nothing.
-INLINE u64 forget_inside(const struct thread *thread)
+INLINE u64 forget_inside(const struct work *work)
 {
     if (!threads_inside)
         return 0;
-    u64 *value = bpf_map_lookup_elem(&inside, &thread->tid);
+    u64 *value = bpf_map_lookup_elem(&inside, &work->tid);
     if (!value)
         return 0;
     u64 found = *value;
-    if (!bpf_map_delete_elem(&inside, &thread->tid))
+    if (!bpf_map_delete_elem(&inside, &work->tid))
         __sync_fetch_and_add(&threads_inside, -1);
     return found;
 }
 
-INLINE bool is_foreign(struct task_struct *task)
+// Whether the call has the numbers and arguments of 32 bits (TS_COMPAT).
+INLINE bool is_foreign(void)
 {
-    // TS_COMPAT: the call has the numbers and arguments of 32 bits.
-    return task->thread_info.status & 2;
+    return current()->thread_info.status & 2;
 }
 
-INLINE void report_closed(const struct thread *thread, u32 fd, u32 call, u64 file)
+INLINE void report_closed(const struct work *work, u32 fd, u64 file)
 {
-    struct record *record = reserve(thread, CLOSED);
+    struct record *record = reserve(work, CLOSED);
     if (!record)
         return;
     record->fd = fd;
-    record->call = call;
+    record->call = work->call;
     record->file = file;
     submit(record);
 }
 
-INLINE void report_failure(struct thread *thread, u64 *ctx, struct pt_regs *regs, u32 kind, u32 call,
-                           u32 fd, u32 error)
+INLINE void report_failure(const struct work *work, u32 kind, u32 fd, u32 error)
 {
-    u32 stack = kind == REFUSED ? 0 : take_stack(thread, ctx, regs);
-    struct record *record = reserve(thread, kind);
+    struct record *record = reserve(work, kind);
     if (!record)
         return;
     record->fd = fd;
-    record->call = call;
+    record->call = work->call;
     record->error = error;
-    record->stack = stack;
-    submit(record);
-}
-
-INLINE void report_opened(const struct thread *thread, struct pt_regs *regs, u32 fd, u32 call,
-                          u32 stack)
-{
-    // Another thread has closed it already, and has reported that.
-    u64 file = file_at(thread->task, fd);
-    if (!file)
-        return;
-    struct record *record = reserve(thread, OPENED);
-    if (!record)
-        return;
-    record->fd = fd;
-    record->call = call;
-    record->file = file;
-    record->stack = stack;
-    record->arguments[0] = regs->di;
-    record->arguments[1] = regs->si;
-    record->arguments[2] = regs->dx;
+    record->stack = work->stack;
     submit(record);
 }
 
 // Whether dup2 or dup3 will replace what its target refers to.
-INLINE bool replaces(const struct thread *thread, struct pt_regs *regs, u32 call)
+INLINE bool replaces(struct pt_regs *regs, u32 call)
 {
     u32 from = regs->di, to = regs->si;
     if (from == to || (call == CALL_dup3 && (regs->dx & ~(u64)CLOEXEC)))
         return false;
-    if (to >= thread->task->signal->rlim[RLIMIT_NOFILE].rlim_cur)
+    if (to >= current()->signal->rlim[RLIMIT_NOFILE].rlim_cur)
         return false;
-    return file_at(thread->task, from) != 0;
+    return file_at(from) != 0;
 }
 
-INLINE bool is_range(struct pt_regs *regs)
+INLINE void report_range(const struct work *work, struct pt_regs *regs)
 {
-    return (u32)regs->di <= (u32)regs->si && !((u32)regs->dx & ~(RANGE_UNSHARE | RANGE_CLOEXEC));
-}
-
-INLINE void report_range(const struct thread *thread, struct pt_regs *regs)
-{
-    struct record *record = reserve(thread, CLOSED_RANGE);
+    struct record *record = reserve(work, CLOSED_RANGE);
     if (!record)
         return;
     record->fd = regs->di;
@@ -118,23 +93,28 @@ INLINE void report_range(const struct thread *thread, struct pt_regs *regs)
     submit(record);
 }
 
-INLINE void before_range(const struct thread *thread, struct pt_regs *regs)
+INLINE bool is_shared(void)
 {
-    if (!is_range(regs))
-        return;
-    struct files_struct *files = thread->task->files;
-    if ((regs->dx & RANGE_UNSHARE) && files->count.counter > 1)
-        remember_inside(thread, (u64)files);
-    else if (!(regs->dx & RANGE_CLOEXEC))
-        report_range(thread, regs);
+    return current()->files->count.counter > 1;
 }
 
-INLINE void report_unshared(const struct thread *thread, u64 from)
+INLINE void before_range(const struct work *work, struct pt_regs *regs)
 {
-    if (!from || from == (u64)thread->task->files)
+    u32 flags = regs->dx;
+    if ((u32)regs->di > (u32)regs->si || (flags & ~(RANGE_UNSHARE | RANGE_CLOEXEC)))
         return;
-    bool listed = list_numbers(thread, thread->task);
-    struct record *record = reserve(thread, UNSHARED);
+    if ((flags & RANGE_UNSHARE) && is_shared())
+        remember_inside(work, (u64)current()->files);
+    else if (!(flags & RANGE_CLOEXEC))
+        report_range(work, regs);
+}
+
+INLINE void report_unshared(struct work *work, u64 from)
+{
+    if (!from || from == (u64)current()->files)
+        return;
+    bool listed = list_numbers(work, current());
+    struct record *record = reserve(work, UNSHARED);
     if (!record)
         return;
     record->file = from;
@@ -164,105 +144,85 @@ int before_call(u64 *ctx)
     u8 class = classes[call & (CALLS - 1)];
     if (!(class & (BEFORE | COMPARED)))
         return 0;
-    struct thread thread;
-    if (!find_thread(&thread))
+    struct work *work = begin_work();
+    if (!work)
         return 0;
-    if (is_foreign(thread.task)) {
+    if (is_foreign()) {
         __sync_fetch_and_add(&foreign_calls, 1);
         return 0;
     }
+    work->call = call;
     if (class & COMPARED) {
         if (call != CALL_ioctl || may_open(regs->si))
-            keep_table(&thread);
-        return 0;
-    }
-    if (call == CALL_close) {
-        u32 fd = regs->di;
-        u64 file = file_at(thread.task, fd);
+            keep_table();
+    } else if (call == CALL_close) {
+        u64 file = file_at(regs->di);
         if (file)
-            report_closed(&thread, fd, call, file);
+            report_closed(work, regs->di, file);
         else
-            remember_inside(&thread, 1);
+            remember_inside(work, 1);
     } else if (call == CALL_close_range) {
-        before_range(&thread, regs);
+        before_range(work, regs);
     } else if (call == CALL_unshare) {
-        if ((regs->di & CLONE_FILES) && thread.task->files->count.counter > 1)
-            remember_inside(&thread, (u64)thread.task->files);
+        if ((regs->di & CLONE_FILES) && is_shared())
+            remember_inside(work, (u64)current()->files);
     } else {
-        u32 fd = regs->si;
-        u64 file = file_at(thread.task, fd);
-        if (file && replaces(&thread, regs, call))
-            report_closed(&thread, fd, call, file);
+        u64 file = file_at(regs->si);
+        if (file && replaces(regs, call))
+            report_closed(work, regs->si, file);
     }
     return 0;
 }
 
-#include "received.h"
-
-INLINE void after_failure(struct thread *thread, u64 *ctx, struct pt_regs *regs, u8 class, u32 call,
-                          u32 error)
+INLINE void after_failure(struct work *work, struct pt_regs *regs, u8 class, u32 error)
 {
+    u32 call = work->call;
+    u32 kind = 0;
     if (call == CALL_close) {
-        // Every other error of close is reported for a number that is free.
-        u64 was_free = forget_inside(thread);
+        // With every other error the number is free, and was reported when the call began.
+        u64 was_free = forget_inside(work);
         if (error == EBADF || was_free)
-            report_failure(thread, ctx, regs, CLOSED, call, regs->di, error);
-        return;
+            kind = CLOSED;
+    } else if (call == CALL_unshare || call == CALL_close_range) {
+        forget_inside(work);
+    } else if (error == EMFILE || error == ENFILE) {
+        kind = REFUSED;
+    } else if (error == EBADF && (class & USES)) {
+        kind = BAD_USE;
     }
-    if (call == CALL_unshare || call == CALL_close_range) {
-        forget_inside(thread);
-        return;
-    }
-    if (call == CALL_dup2 || call == CALL_dup3) {
+    if ((call == CALL_dup2 || call == CALL_dup3) && replaces(regs, call)) {
         // Reported as closed, and not replaced after all.
-        if (replaces(thread, regs, call))
-            report_opened(thread, regs, regs->si, call, 0);
+        work->stack = 0;
+        report_opened(work, regs->si);
     }
-    if (error == EMFILE || error == ENFILE)
-        report_failure(thread, ctx, regs, REFUSED, call, 0, error);
-    else if (error == EBADF && (class & USES))
-        report_failure(thread, ctx, regs, BAD_USE, call, regs->di, error);
+    if (!kind)
+        return;
+    work->stack = kind == REFUSED ? 0 : take_stack();
+    report_failure(work, kind, regs->di, error);
 }
 
-INLINE void after_other(struct thread *thread, u64 *ctx, struct pt_regs *regs, u32 call, u32 result)
+// Calls that only sometimes return a new descriptor.
+INLINE bool returns_new(struct pt_regs *regs, u32 call)
 {
     enum { F_DUPFD = 0, F_DUPFD_CLOEXEC = 1030, SET_FILTER = 1, NEW_LISTENER = 8 };
-    bool opened = false;
     switch (call) {
-    case CALL_close:
-        // It was free when the call began, and another thread took it meanwhile.
-        if (forget_inside(thread))
-            report_closed(thread, regs->di, call, 0);
-        return;
-    case CALL_unshare:
-        report_unshared(thread, forget_inside(thread));
-        return;
-    case CALL_close_range: {
-        u64 from = forget_inside(thread);
-        if (!from)
-            return;
-        report_unshared(thread, from);
-        return;
-    }
     case CALL_fcntl:
-        opened = regs->si == F_DUPFD || regs->si == F_DUPFD_CLOEXEC;
-        break;
+        return regs->si == F_DUPFD || regs->si == F_DUPFD_CLOEXEC;
     case CALL_signalfd:
     case CALL_signalfd4:
-        opened = (s32)regs->di == -1;
-        break;
+        return (s32)regs->di == -1;
     case CALL_landlock_create_ruleset:
-        opened = regs->dx == 0;
-        break;
+        return regs->dx == 0;
     case CALL_seccomp:
-        opened = regs->di == SET_FILTER && (regs->si & NEW_LISTENER);
-        break;
-    default:
-        after_written(thread, ctx, regs, call, result);
-        return;
+        return regs->di == SET_FILTER && (regs->si & NEW_LISTENER);
     }
-    if (opened)
-        report_opened(thread, regs, result, call, take_stack(thread, ctx, regs));
+    return false;
+}
+
+INLINE bool is_sometimes_new(u32 call)
+{
+    return call == CALL_fcntl || call == CALL_signalfd || call == CALL_signalfd4 ||
+           call == CALL_landlock_create_ruleset || call == CALL_seccomp;
 }
 
 SEC("tp_btf/sys_exit")
@@ -276,57 +236,86 @@ int after_call(u64 *ctx)
     u8 class = classes[call & (CALLS - 1)];
     if (!(class & (OPENS | AFTER | COMPARED)) && (result != -EBADF || !class))
         return 0;
-    struct thread thread;
-    if (!find_thread(&thread) || is_foreign(thread.task))
+    if (is_sometimes_new(call) && result >= 0 && !returns_new(regs, call))
         return 0;
+    struct work *work = begin_work();
+    if (!work || is_foreign())
+        return 0;
+    work->call = call;
+    work->stack = 0;
+    work->arguments[0] = regs->di;
+    work->arguments[1] = regs->si;
+    work->arguments[2] = regs->dx;
+    if (result < 0) {
+        after_failure(work, regs, class, -result);
+        return 0;
+    }
+    if (call == CALL_close) {
+        // It was free when the call began, and another thread took it meanwhile.
+        if (forget_inside(work))
+            report_closed(work, regs->di, 0);
+        return 0;
+    }
+    if (call == CALL_unshare || call == CALL_close_range) {
+        report_unshared(work, forget_inside(work));
+        return 0;
+    }
+    if ((class & AFTER) && !(class & OPENS) && !is_sometimes_new(call) &&
+        !writes_descriptors(regs, call, result))
+        return 0;
+    if (!(class & COMPARED))
+        work->stack = take_stack();
     if (class & COMPARED)
-        compare_table(&thread, call);
-    if (result < 0)
-        after_failure(&thread, ctx, regs, class, call, -result);
-    else if (class & OPENS)
-        report_opened(&thread, regs, result, call, take_stack(&thread, ctx, regs));
-    else if (class & AFTER)
-        after_other(&thread, ctx, regs, call, result);
+        compare_table();
+    else if ((class & OPENS) || is_sometimes_new(call))
+        report_opened(work, result);
+    else
+        after_written(result);
     return 0;
+}
+
+// A thread with a table of its own.
+INLINE void after_thread(struct work *work, struct task_struct *child)
+{
+    u64 table = (u64)child->files;
+    if (table == (u64)current()->files)
+        return;
+    work->tid = namespace_level ? visible_number(child) : (u32)child->pid;
+    bool listed = list_numbers(work, child);
+    struct record *record = reserve(work, UNSHARED);
+    if (!record)
+        return;
+    record->file = record->table;
+    record->table = table;
+    record->call = listed;
+    submit(record);
 }
 
 SEC("tp_btf/sched_process_fork")
 int after_fork(u64 *ctx)
 {
     struct task_struct *child = (void *)ctx[1];
-    struct thread thread;
-    if (!find_thread(&thread))
+    struct work *work = begin_work();
+    if (!work)
         return 0;
-    bool shared = child->files == thread.task->files;
-    if (child->tgid == thread.task->tgid) {
-        if (shared)
-            return 0;
-        // A thread with a table of its own.
-        struct thread new = thread;
-        new.tid = namespace_level ? visible_number(child) : (u32)child->pid;
-        bool listed = list_numbers(&new, child);
-        struct record *record = reserve(&new, UNSHARED);
-        if (!record)
-            return 0;
-        record->file = record->table;
-        record->table = (u64)child->files;
-        record->call = listed;
-        submit(record);
+    if (child->tgid == current()->tgid) {
+        after_thread(work, child);
         return 0;
     }
     u32 pid = namespace_level ? visible_number(child) : (u32)child->tgid;
     if (!pid)
         return 0;
-    if (thread.process) {
-        struct process process = *thread.process;
+    if (work->is_followed) {
+        struct process process = {.mode = work->mode, .generation = work->generation};
         bpf_map_update_elem(&followed, &pid, &process, ANY);
     }
-    bool listed = !shared && list_numbers(&thread, child);
-    struct record *record = reserve(&thread, FORKED);
+    u64 table = (u64)child->files;
+    bool listed = table != (u64)current()->files && list_numbers(work, child);
+    struct record *record = reserve(work, FORKED);
     if (!record)
         return 0;
     record->fd = pid;
-    record->file = (u64)child->files;
+    record->file = table;
     record->call = listed;
     submit(record);
     return 0;
@@ -335,17 +324,18 @@ int after_fork(u64 *ctx)
 SEC("tp_btf/sched_process_exec")
 int after_exec(u64 *ctx)
 {
-    struct thread thread;
-    if (!find_thread(&thread))
+    struct work *work = begin_work();
+    if (!work)
         return 0;
     // Whatever its stacks were, the new program's may be different.
-    if (thread.process)
-        thread.process->mode = first_mode;
-    if (!list_numbers(&thread, thread.task)) {
+    struct process process = {
+        .mode = first_mode, .generation = __sync_fetch_and_add(&next_generation, 1) + 1};
+    bpf_map_update_elem(&followed, &work->pid, &process, ANY);
+    if (!list_numbers(work, current())) {
         __sync_fetch_and_add(&lost_events, 1);
         return 0;
     }
-    struct record *record = reserve(&thread, EXECUTED);
+    struct record *record = reserve(work, EXECUTED);
     if (!record)
         return 0;
     record->call = 1;
@@ -356,16 +346,16 @@ int after_exec(u64 *ctx)
 SEC("tp_btf/sched_process_exit")
 int before_end(u64 *ctx)
 {
-    struct thread thread;
-    if (!find_thread(&thread))
+    struct work *work = begin_work();
+    if (!work)
         return 0;
-    forget_inside(&thread);
-    if (thread.task->signal->live.counter)
+    forget_inside(work);
+    if (current()->signal->live.counter)
         return 0;
     // Two last threads may both see that they are; only one removes the process.
-    if (thread.process && bpf_map_delete_elem(&followed, &thread.pid))
+    if (work->is_followed && bpf_map_delete_elem(&followed, &work->pid))
         return 0;
-    struct record *record = reserve(&thread, EXITED);
+    struct record *record = reserve(work, EXITED);
     if (record)
         submit(record);
     return 0;

@@ -1,10 +1,187 @@
-// Stacks of the calling thread.
+// Stacks of the calling thread, each sent once.
 #pragma once
 
-#include "thread.h"
+#include "python.bpf.h"
+#include "work.h"
 
-// Its number; 0 if none was taken.
-INLINE u32 take_stack(struct thread *thread, u64 *ctx, struct pt_regs *regs)
+// A stack that was sent: by a hash of its frames.
+struct stack_key {
+    u32 pid;
+    u32 generation;
+    u64 hash;
+};
+
+MAP(stack_numbers, .type = MAP_LRU_HASH, .key_size = sizeof(struct stack_key), .value_size = 4,
+    .entries = 1 << 14);
+
+// A copied stack that user space has unwound: where it has return addresses, and which. Another
+// stack with the same registers is the same if all of these are equal; then it is not copied.
+struct template_key {
+    u32 pid;
+    u32 generation;
+    u64 ip;
+    u64 sp;
+    u64 variant;
+};
+
+struct template_slot {
+    u64 offset;
+    u64 address;
+};
+
+struct template {
+    u32 number;
+    u32 count;
+    struct template_slot slots[TEMPLATE_SLOTS];
+};
+
+MAP(templates, .type = MAP_LRU_HASH, .key_size = sizeof(struct template_key),
+    .value_size = sizeof(struct template), .entries = 1 << 12);
+MAP(stacks, .type = MAP_RINGBUF, .entries = 1 << 25);
+MAP(stack_space, .type = MAP_PERCPU_ARRAY, .key_size = 4,
+    .value_size = sizeof(struct stack_record), .entries = 1);
+
+u32 next_stack;
+
+INLINE struct stack_record *stack_space_of_processor(void)
 {
+    u32 zero = 0;
+    return bpf_map_lookup_elem(&stack_space, &zero);
+}
+
+INLINE u64 mix(u64 hash, u64 value)
+{
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+    return hash ^ hash >> 29;
+}
+
+// Sends the stack in the processor's space; 0 if there is no room.
+INLINE u32 send_stack(struct stack_record *stack, u64 size)
+{
+    stack->number = __sync_fetch_and_add(&next_stack, 1) + 1;
+    if (!bpf_ringbuf_output(&stacks, stack, size, NO_WAKEUP))
+        return stack->number;
+    __sync_fetch_and_add(&lost_stacks, 1);
     return 0;
+}
+
+// Sends it unless one with the same frames was sent before.
+INLINE u32 send_once(const struct work *work, struct stack_record *stack, u64 hash, u64 size)
+{
+    struct stack_key key = {.pid = work->pid, .generation = work->generation, .hash = hash};
+    u32 *known = bpf_map_lookup_elem(&stack_numbers, &key);
+    if (known)
+        return *known;
+    u32 number = send_stack(stack, size);
+    if (number)
+        bpf_map_update_elem(&stack_numbers, &key, &number, ANY);
+    return number;
+}
+
+INLINE u32 send_frames(const struct work *work, struct stack_record *stack)
+{
+    long size = bpf_get_task_stack(current(), stack->frames, sizeof(stack->frames), USER_STACK);
+    if (size <= 0)
+        return 0;
+    u32 count = size / 8;
+    u64 hash = 1;
+    for (u32 index = 0; index < STACK_FRAMES; index++) {
+        if (index >= count)
+            break;
+        hash = mix(hash, stack->frames[index]);
+    }
+    stack->kind = STACK_OF_FRAMES;
+    stack->frame_count = count;
+    return send_once(work, stack, hash, OFFSET_OF_MEMORY);
+}
+
+// Whether the thread's stack has the same return addresses as the template.
+INLINE bool is_like(const struct template *template, u64 sp)
+{
+    for (u32 index = 0; index < TEMPLATE_SLOTS; index++) {
+        u64 address = 0;
+        if (index >= template->count)
+            break;
+        u64 at = sp + template->slots[index].offset;
+        if (bpf_probe_read_user(&address, sizeof(address), (void *)at))
+            return false;
+        if (address != template->slots[index].address)
+            return false;
+    }
+    return true;
+}
+
+// The number of a stack that was sent and unwound; 0 if it is not known.
+INLINE u32 find_template(const struct work *work, const struct stack_record *stack)
+{
+    struct template_key key = {
+        .pid = work->pid, .generation = work->generation, .ip = stack->ip, .sp = stack->sp};
+    for (key.variant = 0; key.variant < TEMPLATE_VARIANTS; key.variant++) {
+        struct template *template = bpf_map_lookup_elem(&templates, &key);
+        if (!template)
+            return 0;
+        if (is_like(template, stack->sp))
+            return template->number;
+    }
+    return 0;
+}
+
+// Copies the memory from the stack pointer on, until it cannot be read. The parts end where pages
+// may end.
+INLINE u32 copy_memory(struct stack_record *stack)
+{
+    u32 length = STACK_CHUNK - (stack->sp & (STACK_CHUNK - 1));
+    if (bpf_probe_read_user(stack->memory, length, (void *)stack->sp))
+        return 0;
+    for (u32 chunk = 0; chunk < STACK_MEMORY / STACK_CHUNK - 1; chunk++) {
+        if (length > STACK_MEMORY - STACK_CHUNK)
+            break;
+        if (bpf_probe_read_user(stack->memory + length, STACK_CHUNK, (void *)(stack->sp + length)))
+            break;
+        length += STACK_CHUNK;
+    }
+    return length;
+}
+
+INLINE u32 send_copied(const struct work *work, struct stack_record *stack)
+{
+    u32 number = find_template(work, stack);
+    if (number)
+        return number;
+    u32 length = copy_memory(stack);
+    if (!length || length > STACK_MEMORY)
+        return 0;
+    stack->kind = STACK_OF_MEMORY;
+    stack->memory_length = length;
+    return send_stack(stack, OFFSET_OF_MEMORY + length);
+}
+
+// The number of the current thread's stack; 0 if none was taken.
+GLOBAL u32 take_stack(void)
+{
+    struct work *work = workspace_of_processor();
+    struct stack_record *stack = stack_space_of_processor();
+    if (!work || !stack || work->mode == MODE_NONE)
+        return 0;
+    struct pt_regs *regs = bpf_task_pt_regs(current());
+    stack->pid = work->pid;
+    stack->generation = work->generation;
+    stack->ip = regs->ip;
+    stack->sp = regs->sp;
+    stack->bp = regs->bp;
+    stack->frame_count = 0;
+    stack->language_count = 0;
+    stack->creator_count = 0;
+    stack->memory_length = 0;
+    stack->goroutine = 0;
+    stack->created_at = 0;
+    if (work->mode == MODE_FRAME_POINTERS)
+        return send_frames(work, stack);
+    if (work->mode == MODE_PYTHON) {
+        u64 hash = read_python_frames(work, stack);
+        stack->kind = STACK_OF_LANGUAGE;
+        if (hash)
+            return send_once(work, stack, hash, OFFSET_OF_MEMORY);
+    }
+    return send_copied(work, stack);
 }

@@ -13,6 +13,7 @@ mod map;
 mod object;
 mod refusal;
 mod ring;
+mod stack;
 mod tracer;
 
 pub use event::{CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers};
@@ -20,4 +21,5 @@ pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
 pub use map::BpfMap;
 pub use object::BpfObject;
 pub use refusal::LoadRefusal;
+pub use stack::{StackMode, StackSlot};
 pub use tracer::{KernelTracer, LostCounts, TracerOptions, TracerScope};
