@@ -12,6 +12,7 @@ mod process;
 mod reader;
 mod records;
 mod shared;
+mod stack_mode;
 mod stack_store;
 mod table_set;
 mod unwind_file;

@@ -1,18 +1,18 @@
 //! What the threads of a kernel trace share: the tracer, the records and the stacks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fdguard_core::{Gap, TraceKey};
-use fdguard_kernel::{KernelEvent, KernelTracer, LostCounts, Occurrence};
+use fdguard_kernel::{CapturedStack, KernelEvent, KernelTracer, LostCounts, Occurrence, StackMode};
 use fdguard_proc::process;
 
 use super::proc_fds::open_fds;
 use super::records::{KernelRecords, ProcessChange};
 use super::stack_store::StackStore;
-use super::unwind_thread::{UnwindFailures, UnwindTask, UnwindThread};
+use super::unwind_thread::{KernelLesson, UnwindFailures, UnwindTask, UnwindThread};
 use crate::listener::monotonic;
 use crate::ring::DrainedEvents;
 use crate::table::ProcessTable;
@@ -24,6 +24,9 @@ const QUIET: u64 = 200_000_000;
 const OLD: u64 = 2_000_000_000;
 /// Comparisons take at most this part of the time.
 const SHARE: u32 = 20;
+
+/// The most stacks that wait for their first event.
+const MOST_ARRIVED: usize = 4096;
 
 /// A trace by the kernel. Locked in the order of its fields.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub(super) struct KernelTrace {
 struct Reading {
     tracer: Option<KernelTracer>,
     lost: LostCounts,
+    /// Stacks whose first event has not come, by number: it says which program they belong to.
+    arrived: HashMap<u32, Box<CapturedStack>>,
     /// Processes whose descriptors cannot be listed.
     unlisted: BTreeSet<u32>,
     /// When to compare tables again.
@@ -53,6 +58,7 @@ impl KernelTrace {
             reading: Mutex::new(Reading {
                 tracer: Some(tracer),
                 lost: LostCounts::default(),
+                arrived: HashMap::new(),
                 unlisted: BTreeSet::new(),
                 next_check: None,
             }),
@@ -66,13 +72,13 @@ impl KernelTrace {
     /// Starts the thread that unwinds.
     pub(super) fn start_unwinding(self: &Arc<Self>) -> io::Result<()> {
         let trace = Arc::downgrade(self);
-        let remember = move |(number, slots): (u32, &[(u32, u64)])| {
+        let learn = move |lesson: KernelLesson<'_>| {
             if let Some(trace) = trace.upgrade() {
-                trace.remember(number, slots);
+                trace.learn(lesson);
             }
         };
         let failures = Arc::clone(&self.failures);
-        let thread = UnwindThread::start(Arc::clone(&self.stacks), failures, remember)?;
+        let thread = UnwindThread::start(Arc::clone(&self.stacks), failures, learn)?;
         *lock(&self.unwinding) = Some(thread);
         Ok(())
     }
@@ -81,8 +87,23 @@ impl KernelTrace {
         lock(&self.records)
     }
 
-    /// The kernel recognises this stack from now on and does not copy it again.
-    fn remember(&self, _number: u32, _slots: &[(u32, u64)]) {}
+    /// Tells the kernel what the unwinder has found out.
+    fn learn(&self, lesson: KernelLesson<'_>) {
+        let mut reading = lock(&self.reading);
+        let Some(tracer) = &mut reading.tracer else {
+            return;
+        };
+        if let KernelLesson::Mode(pid, _) = lesson
+            && self.records().current(pid).is_none()
+        {
+            return;
+        }
+        // Without it, stacks are copied more often than necessary.
+        drop(match lesson {
+            KernelLesson::Stack(number, slots) => tracer.remember(number, slots),
+            KernelLesson::Mode(pid, mode) => tracer.follow(pid, mode),
+        });
+    }
 
     /// Begins to trace a running process.
     pub(super) fn follow(&self, pid: u32) -> io::Result<()> {
@@ -97,7 +118,7 @@ impl KernelTrace {
             Ok(false) => return Err(io::Error::other("the process has ended (zombie)")),
             Err(_) => return Err(io::Error::other("no such process")),
         }
-        tracer.follow(pid)?;
+        tracer.follow(pid, StackMode::Copied)?;
         // No event is applied between the look and its use: those before it are in what was seen,
         // those after it change it.
         let mut records = self.records();
@@ -111,7 +132,7 @@ impl KernelTrace {
         let reading = lock(&self.reading);
         let own = std::process::id();
         match &reading.tracer {
-            Some(tracer) if is_followed => tracer.follow(own),
+            Some(tracer) if is_followed => tracer.follow(own, StackMode::None),
             Some(tracer) => tracer.unfollow(own),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
@@ -146,18 +167,24 @@ impl KernelTrace {
     }
 
     fn apply(&self, event: KernelEvent, reading: &mut Reading, records: &mut KernelRecords) {
-        let at = event.at;
-        match event.what {
-            Occurrence::Stack(stack) => {
-                if let Some(key) = records.ensure(stack.pid, at) {
-                    self.note_changes(reading, records);
-                    self.stacks.expect(stack.number);
-                    self.send(UnwindTask::Stack(key, stack));
-                }
+        if let Occurrence::Stack(stack) = event.what {
+            if reading.arrived.len() >= MOST_ARRIVED {
+                // Their events are lost.
+                reading.arrived.clear();
             }
-            _ => {
-                records.apply(&event);
-                self.note_changes(reading, records);
+            reading.arrived.insert(stack.number, stack);
+            return;
+        }
+        let stack = reading.arrived.remove(&event.stack);
+        if let Some(stack) = &stack {
+            self.stacks.expect(stack.number);
+        }
+        records.apply(&event);
+        self.note_changes(reading, records);
+        if let Some(stack) = stack {
+            match records.current(event.pid) {
+                Some(key) => self.send(UnwindTask::Stack(key, stack)),
+                None => self.stacks.insert(stack.number, Vec::new()),
             }
         }
     }

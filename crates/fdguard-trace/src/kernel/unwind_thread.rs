@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use fdguard_core::TraceKey;
-use fdguard_kernel::CapturedStack;
+use fdguard_kernel::{CapturedStack, StackMode, StackSlot};
 
 use super::records::ProcessChange;
+use super::stack_mode::StackModes;
 use super::stack_store::StackStore;
 use super::unwinder::{ProcessUnwinder, UnwindFiles};
 
@@ -22,9 +23,15 @@ pub(super) enum UnwindTask {
     Stack(TraceKey, Box<CapturedStack>),
 }
 
-/// A stack that the kernel can recognise from now on: its number, and what it has to find in the
-/// memory above the stack pointer.
-pub(super) type KnownStack<'a> = (u32, &'a [(u32, u64)]);
+/// What the kernel should know.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KernelLesson<'a> {
+    /// It can recognise the stack with this number by what it finds in the memory above the stack
+    /// pointer.
+    Stack(u32, &'a [StackSlot]),
+    /// The stacks of a process are to be taken this way.
+    Mode(u32, StackMode),
+}
 
 /// What could not be found.
 #[derive(Debug, Default)]
@@ -43,16 +50,16 @@ pub(super) struct UnwindThread {
 }
 
 impl UnwindThread {
-    /// Starts it. `remember` is called with each stack that was unwound.
+    /// Starts it. `learn` is called with what the kernel should know.
     pub(super) fn start(
         stacks: Arc<StackStore>,
         failures: Arc<Mutex<UnwindFailures>>,
-        remember: impl Fn(KnownStack<'_>) + Send + 'static,
+        learn: impl Fn(KernelLesson<'_>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (tasks, received) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("fdguard-unwind".to_owned())
-            .spawn(move || work(&received, &stacks, &failures, &remember))?;
+            .spawn(move || work(&received, &stacks, &failures, &learn))?;
         Ok(Self {
             tasks: Some(tasks),
             thread: Some(thread),
@@ -81,9 +88,10 @@ fn work(
     tasks: &Receiver<UnwindTask>,
     stacks: &StackStore,
     failures: &Mutex<UnwindFailures>,
-    remember: &dyn Fn(KnownStack<'_>),
+    learn: &dyn Fn(KernelLesson<'_>),
 ) {
     let mut files = UnwindFiles::new();
+    let mut modes = StackModes::default();
     let mut programs: HashMap<TraceKey, ProcessUnwinder> = HashMap::new();
     for task in tasks {
         match task {
@@ -96,6 +104,9 @@ fn work(
                 let mut program = ProcessUnwinder::new(key.pid);
                 program.load(&mut files);
                 programs.insert(key, program);
+                if let Some(mode) = modes.mode(key.pid) {
+                    learn(KernelLesson::Mode(key.pid, mode));
+                }
             }
             UnwindTask::Change(ProcessChange::Over(key)) => {
                 programs.remove(&key);
@@ -103,7 +114,7 @@ fn work(
             UnwindTask::Stack(key, stack) => {
                 let program = programs.entry(key);
                 let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
-                unwind(program, &stack, &mut files, (stacks, failures), remember);
+                unwind(program, &stack, &mut files, (stacks, failures), learn);
             }
         }
     }
@@ -114,7 +125,7 @@ fn unwind(
     stack: &CapturedStack,
     files: &mut UnwindFiles,
     (stacks, failures): (&StackStore, &Mutex<UnwindFailures>),
-    remember: &dyn Fn(KnownStack<'_>),
+    learn: &dyn Fn(KernelLesson<'_>),
 ) {
     let unwound = program.unwind(stack, files);
     let unreadable = program.files().unreadable();
@@ -124,8 +135,8 @@ fn unwind(
         let unreadable = unreadable.into_iter().map(|path| (path, stack.pid));
         failures.unreadable.extend(unreadable);
     }
-    if !stack.memory.is_empty() && !unwound.is_unknown {
-        remember((stack.number, &unwound.slots));
+    if unwound.is_repeatable {
+        learn(KernelLesson::Stack(stack.number, &unwound.slots));
     }
     stacks.insert(stack.number, unwound.frames);
 }

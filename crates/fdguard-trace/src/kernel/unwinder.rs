@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fdguard_kernel::CapturedStack;
+use fdguard_kernel::{CapturedStack, StackSlot};
 use fdguard_proc::maps::{regions, unescaped};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
@@ -47,7 +47,9 @@ pub(super) struct UnwoundStack {
     pub(super) frames: Vec<RawFrame>,
     /// What was read of the copied memory, by its distance from the stack pointer: as long as it is
     /// the same, so is the stack.
-    pub(super) slots: Vec<(u32, u64)>,
+    pub(super) slots: Vec<StackSlot>,
+    /// Whether nothing else determines the stack.
+    pub(super) is_repeatable: bool,
     /// Whether some code was found in no file.
     pub(super) is_unknown: bool,
 }
@@ -172,7 +174,16 @@ impl ProcessUnwinder {
     fn walk(&mut self, stack: &CapturedStack) -> UnwoundStack {
         match stack.memory.is_empty() {
             true => self.name_frames(&stack.frames),
-            false => self.walk_memory(stack),
+            false => {
+                let unwound = self.walk_memory(stack, stack.registers.bp);
+                // The kernel recognises a stack without the frame pointer: that must not matter.
+                let is_repeatable = !unwound.is_unknown
+                    && self.walk_memory(stack, !stack.registers.bp).frames == unwound.frames;
+                UnwoundStack {
+                    is_repeatable,
+                    ..unwound
+                }
+            }
         }
     }
 
@@ -195,7 +206,7 @@ impl ProcessUnwinder {
         unwound
     }
 
-    fn walk_memory(&mut self, stack: &CapturedStack) -> UnwoundStack {
+    fn walk_memory(&mut self, stack: &CapturedStack, bp: u64) -> UnwoundStack {
         let (sp, memory) = (stack.registers.sp, &stack.memory);
         let mut slots = Vec::new();
         let mut read = |address: u64| {
@@ -203,11 +214,14 @@ impl ProcessUnwinder {
             let index = usize::try_from(at).map_err(|_| ())?;
             let bytes = memory.get(index..index.saturating_add(8)).ok_or(())?;
             let word = u64::from_le_bytes(bytes.try_into().map_err(|_| ())?);
-            slots.push((u32::try_from(at).unwrap_or(u32::MAX), word));
+            slots.push(StackSlot {
+                offset: at,
+                address: word,
+            });
             Ok(word)
         };
         let registers = stack.registers;
-        let mut state = UnwindRegsX86_64::new(registers.ip, registers.sp, registers.bp);
+        let mut state = UnwindRegsX86_64::new(registers.ip, registers.sp, bp);
         let mut address = FrameAddress::from_instruction_pointer(registers.ip);
         let mut unwound = UnwoundStack::default();
         while unwound.frames.len() < MOST_FRAMES {
@@ -230,7 +244,7 @@ impl ProcessUnwinder {
             };
             address = next;
         }
-        slots.sort_unstable();
+        slots.sort_unstable_by_key(|slot| slot.offset);
         slots.dedup();
         unwound.slots = slots;
         unwound
