@@ -9,6 +9,7 @@ pub mod call;
 mod decode;
 mod descriptors;
 mod event;
+mod goroutine;
 mod loader;
 mod map;
 mod object;
@@ -20,6 +21,7 @@ mod types;
 
 pub use descriptors::DescriptorProgram;
 pub use event::{CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers};
+pub use goroutine::GoLayout;
 pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
 pub use map::BpfMap;
 pub use object::BpfObject;
