@@ -11,6 +11,7 @@ mod proc_fds;
 mod process;
 mod reader;
 mod records;
+mod return_place;
 mod shared;
 mod stack_mode;
 mod stack_store;

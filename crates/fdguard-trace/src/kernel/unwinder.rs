@@ -11,6 +11,7 @@ use fdguard_proc::maps::{regions, unescaped};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
 
+use super::return_place::{self, ReturnPlace};
 use super::unwind_file::UnwindFile;
 use crate::module_files::{ModuleFiles, file_and_name};
 use crate::table::RawFrame;
@@ -31,13 +32,21 @@ pub(super) struct ProcessUnwinder {
 }
 
 /// Executable memory of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct MappedCode {
     start: u64,
     end: u64,
     bias: u64,
     /// Under which name the file can be opened.
     file: PathBuf,
+    tables: Arc<UnwindFile>,
+}
+
+impl PartialEq for MappedCode {
+    fn eq(&self, other: &Self) -> bool {
+        let place = |one: &Self| (one.start, one.end, one.bias);
+        place(self) == place(other) && self.file == other.file
+    }
 }
 
 /// A stack that was followed as far as possible.
@@ -119,6 +128,7 @@ impl ProcessUnwinder {
                 end: region.end,
                 bias,
                 file,
+                tables: Arc::clone(tables),
             };
             if !self.modules.contains(&code) {
                 self.unwinder.remove_module(code.start);
@@ -232,13 +242,15 @@ impl ProcessUnwinder {
                 break;
             };
             unwound.frames.push(frame);
-            let next = self
-                .unwinder
-                .unwind_frame(address, &mut state, &mut self.cache, &mut read);
-            let next = next
-                .ok()
-                .flatten()
-                .and_then(FrameAddress::from_return_address);
+            let next = match self.has_tables(code) {
+                true => self
+                    .unwinder
+                    .unwind_frame(address, &mut state, &mut self.cache, &mut read)
+                    .ok()
+                    .flatten(),
+                false => self.leave_by_code(code, &mut state, &mut read),
+            };
+            let next = next.and_then(FrameAddress::from_return_address);
             let Some(next) = next else {
                 break;
             };
@@ -248,6 +260,55 @@ impl ProcessUnwinder {
         slots.dedup();
         unwound.slots = slots;
         unwound
+    }
+}
+
+impl ProcessUnwinder {
+    /// Whether the unwinder knows how to leave the function at this address. Go needs no tables.
+    fn has_tables(&self, address: u64) -> bool {
+        self.module(address).is_some_and(|module| {
+            let tables = &module.tables;
+            tables.covers(address.wrapping_sub(module.bias)) || tables.is_go()
+        })
+    }
+
+    /// Leaves a function without tables as its code does; returns the return address.
+    fn leave_by_code(
+        &self,
+        address: u64,
+        state: &mut UnwindRegsX86_64,
+        read: &mut dyn FnMut(u64) -> Result<u64, ()>,
+    ) -> Option<u64> {
+        let module = self.module(address)?;
+        let (sp, bp) = (state.sp(), state.bp());
+        let distance = bp.wrapping_sub(sp).cast_signed();
+        let own = address.wrapping_sub(module.bias);
+        let words = std::cell::RefCell::new(read);
+        let word = |offset: u64| (words.borrow_mut())(sp.wrapping_add(offset)).ok();
+        let is_plausible = |place: &ReturnPlace| {
+            word(place.offset).is_some_and(|address| self.follows_call(address))
+        };
+        let code = module.tables.code()?;
+        let place = return_place::find(code, own, distance, is_plausible)?;
+        let next = word(place.offset)?;
+        let bp = match place.frame_pointer {
+            Some(offset) => word(offset)?,
+            None => bp,
+        };
+        let above = sp.wrapping_add(place.offset).wrapping_add(8);
+        *state = UnwindRegsX86_64::new(next, above, bp);
+        Some(next)
+    }
+
+    /// Whether the code before an address calls something.
+    fn follows_call(&self, address: u64) -> bool {
+        let before = self.module(address.wrapping_sub(1)).and_then(|module| {
+            let (code, start) = module.tables.code()?;
+            let own = address.wrapping_sub(module.bias);
+            let end = usize::try_from(own.checked_sub(start)?).ok()?;
+            code.get(end.saturating_sub(8)..end)
+        });
+        before.is_some_and(return_place::follows_call)
     }
 }
 
