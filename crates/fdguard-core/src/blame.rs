@@ -4,6 +4,7 @@
 //! of the application's own code; where own code and libraries cannot be distinguished, the
 //! innermost of all.
 
+pub(crate) mod go;
 mod interpreter;
 mod launcher;
 mod own;
@@ -49,15 +50,21 @@ fn linked_in(stack: &[Frame]) -> usize {
 #[must_use]
 pub fn culprit(stack: &[Frame]) -> Option<&Frame> {
     let spoken = || stack.iter().filter(|frame| is_spoken(frame));
-    let package = || spoken().find(|frame| is_package(frame));
+    let package = || {
+        let mut named = stack
+            .iter()
+            .filter(|frame| is_spoken(frame) || is_go(frame));
+        named.find(|frame| is_package(frame))
+    };
     let library = || spoken().find(|frame| !is_launcher(frame, stack));
     let by_lines = own_frames(stack).next().or_else(package).or_else(library);
     let found = by_lines.or_else(|| spoken().next());
     if found.is_some() || unread_language(stack).is_some() {
         return found;
     }
-    let named = stack.iter().find(|frame| is_named(frame));
-    named.or_else(|| stack.first())
+    let named = || stack.iter().filter(|frame| is_named(frame));
+    let go = named().find(|frame| is_go(frame) && !is_go_ground(frame));
+    go.or_else(|| named().next()).or_else(|| stack.first())
 }
 
 /// The place to blame: the culprit's, and of a program without names its file.
@@ -93,6 +100,17 @@ pub fn is_programs(stack: &[Frame]) -> bool {
 fn is_loader(frame: &Frame) -> bool {
     let function = frame.function.as_deref().unwrap_or_default();
     frame.language == Language::Java && LOADERS.iter().any(|name| function.starts_with(name))
+}
+
+fn is_go(frame: &Frame) -> bool {
+    frame.language == Language::Go && is_named(frame)
+}
+
+/// Whether every open of a Go program goes through it.
+fn is_go_ground(frame: &Frame) -> bool {
+    let file = frame.file.as_ref().map(|file| file.to_lossy());
+    let function = frame.function.as_deref().unwrap_or_default();
+    go::is_ground(function, file.as_deref())
 }
 
 fn is_spoken(frame: &Frame) -> bool {

@@ -62,6 +62,9 @@ static long (*const bpf_get_task_stack)(struct task_struct *task, void *buffer, 
                                         u64 flags) = (void *)141;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static struct pt_regs *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
+static long (*const bpf_find_vma)(struct task_struct *task, u64 address, void *callback,
+                                  void *context, u64 flags) = (void *)180;
 static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flags) = (void *)181;
 
 // Whether the running kernel has a field.
@@ -70,7 +73,7 @@ static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flag
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-    unsigned long bp, r10, r8, ax, dx, si, di, orig_ax, ip, cs, sp, ss;
+    unsigned long r14, bp, r10, r8, ax, dx, si, di, orig_ax, ip, cs, sp, ss;
 };
 
 struct thread_info {
@@ -123,6 +126,10 @@ struct signal_struct {
 
 struct thread_struct {
     unsigned long fsbase;
+};
+
+struct vm_area_struct {
+    unsigned long vm_flags;
 };
 
 struct task_struct {

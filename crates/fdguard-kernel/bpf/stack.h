@@ -1,7 +1,9 @@
 // Stacks of the calling thread, each sent once.
 #pragma once
 
+#include "goroutine.h"
 #include "python.bpf.h"
+#include "template.h"
 #include "work.h"
 
 // A stack that was sent: by a hash of its frames.
@@ -14,46 +16,8 @@ struct stack_key {
 MAP(stack_numbers, .type = MAP_LRU_HASH, .key_size = sizeof(struct stack_key), .value_size = 4,
     .entries = 1 << 14);
 
-// A copied stack that user space has unwound: where it has return addresses, and which. Another
-// stack with the same registers is the same if all of these are equal; then it is not copied.
-struct template_key {
-    u32 pid;
-    u32 generation;
-    u64 ip;
-    u64 sp;
-    u64 variant;
-};
-
-struct template_slot {
-    u64 offset;
-    u64 address;
-};
-
-struct template {
-    u32 number;
-    u32 count;
-    struct template_slot slots[TEMPLATE_SLOTS];
-};
-
-MAP(templates, .type = MAP_LRU_HASH, .key_size = sizeof(struct template_key),
-    .value_size = sizeof(struct template), .entries = 1 << 12);
-MAP(stacks, .type = MAP_RINGBUF, .entries = 1 << 25);
-MAP(stack_space, .type = MAP_PERCPU_ARRAY, .key_size = 4,
-    .value_size = sizeof(struct stack_record), .entries = 1);
-
+MAP(stacks, .type = MAP_RINGBUF, .entries = 1 << 24);
 u32 next_stack;
-
-INLINE struct stack_record *stack_space_of_processor(void)
-{
-    u32 zero = 0;
-    return bpf_map_lookup_elem(&stack_space, &zero);
-}
-
-INLINE u64 mix(u64 hash, u64 value)
-{
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-    return hash ^ hash >> 29;
-}
 
 // Sends the stack in the processor's space; 0 if there is no room.
 INLINE u32 send_stack(struct stack_record *stack, u64 size)
@@ -84,7 +48,7 @@ INLINE u32 send_frames(const struct work *work, struct stack_record *stack)
     if (size <= 0)
         return 0;
     u32 count = size / 8;
-    u64 hash = 1;
+    u64 hash = read_goroutine(work, stack, bpf_task_pt_regs(current())->r14);
     for (u32 index = 0; index < STACK_FRAMES; index++) {
         if (index >= count)
             break;
@@ -93,37 +57,6 @@ INLINE u32 send_frames(const struct work *work, struct stack_record *stack)
     stack->kind = STACK_OF_FRAMES;
     stack->frame_count = count;
     return send_once(work, stack, hash, OFFSET_OF_MEMORY);
-}
-
-// Whether the thread's stack has the same return addresses as the template.
-INLINE bool is_like(const struct template *template, u64 sp)
-{
-    for (u32 index = 0; index < TEMPLATE_SLOTS; index++) {
-        u64 address = 0;
-        if (index >= template->count)
-            break;
-        u64 at = sp + template->slots[index].offset;
-        if (bpf_probe_read_user(&address, sizeof(address), (void *)at))
-            return false;
-        if (address != template->slots[index].address)
-            return false;
-    }
-    return true;
-}
-
-// The number of a stack that was sent and unwound; 0 if it is not known.
-INLINE u32 find_template(const struct work *work, const struct stack_record *stack)
-{
-    struct template_key key = {
-        .pid = work->pid, .generation = work->generation, .ip = stack->ip, .sp = stack->sp};
-    for (key.variant = 0; key.variant < TEMPLATE_VARIANTS; key.variant++) {
-        struct template *template = bpf_map_lookup_elem(&templates, &key);
-        if (!template)
-            return 0;
-        if (is_like(template, stack->sp))
-            return template->number;
-    }
-    return 0;
 }
 
 // Copies the memory from the stack pointer on, until it cannot be read. The parts end where pages
@@ -143,9 +76,9 @@ INLINE u32 copy_memory(struct stack_record *stack)
     return length;
 }
 
-INLINE u32 send_copied(const struct work *work, struct stack_record *stack)
+INLINE u32 send_copied(struct stack_record *stack)
 {
-    u32 number = find_template(work, stack);
+    u32 number = find_template(stack);
     if (number)
         return number;
     u32 length = copy_memory(stack);
@@ -153,7 +86,10 @@ INLINE u32 send_copied(const struct work *work, struct stack_record *stack)
         return 0;
     stack->kind = STACK_OF_MEMORY;
     stack->memory_length = length;
-    return send_stack(stack, OFFSET_OF_MEMORY + length);
+    number = send_stack(stack, OFFSET_OF_MEMORY + length);
+    if (number)
+        learn_template(number);
+    return number;
 }
 
 // The number of the current thread's stack; 0 if none was taken.
@@ -183,5 +119,5 @@ GLOBAL u32 take_stack(void)
         if (hash)
             return send_once(work, stack, hash, OFFSET_OF_MEMORY);
     }
-    return send_copied(work, stack);
+    return send_copied(stack);
 }

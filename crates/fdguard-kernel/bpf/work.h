@@ -37,6 +37,7 @@ struct work {
     u32 is_followed;
     u32 call;
     u32 stack;
+    u64 table;
     u64 arguments[3];
     // A walk over the bitmap of a table.
     u64 bitmap;
@@ -44,6 +45,7 @@ struct work {
     u32 chunk;
     u32 first;
     u32 is_incomplete;
+    u32 is_code;
     u64 changed;
     u64 now;
     u64 at;
@@ -89,6 +91,32 @@ INLINE u32 visible_number(struct task_struct *task)
     return namespace_of(&number) == namespace_number ? number.nr : 0;
 }
 
+// Reads a field through a pointer that is only a number. The verifier searches all types of the
+// kernel by name at each access to a pointer in a task: a millisecond each.
+#define READ(structure, address, field)                                                            \
+    ({                                                                                             \
+        __typeof__(((struct structure *)0)->field) read_value = 0;                                 \
+        bpf_probe_read_kernel(&read_value, sizeof(read_value),                                     \
+                              &((struct structure *)(address))->field);                            \
+        read_value;                                                                                \
+    })
+
+// The number of the current process.
+INLINE u32 followed_number(void)
+{
+    if (namespace_level == 0)
+        return bpf_get_current_pid_tgid() >> 32;
+    return visible_number(current()->group_leader);
+}
+
+// The current process, if it is one of those that were named; for programs that may be interrupted
+// by others and have no workspace.
+INLINE struct process *followed_process(void)
+{
+    u32 pid = followed_number();
+    return bpf_map_lookup_elem(&followed, &pid);
+}
+
 // The work on the current thread's call; null if the thread is not reported.
 INLINE struct work *begin_work(void)
 {
@@ -109,6 +137,7 @@ INLINE struct work *begin_work(void)
         return NULL;
     work->pid = pid;
     work->tid = tid;
+    work->table = (u64)READ(task_struct, current(), files);
     work->is_followed = process != NULL;
     work->mode = process ? process->mode : first_mode;
     work->generation = process ? process->generation : 0;
@@ -123,7 +152,7 @@ INLINE struct record *reserve(const struct work *work, u32 kind)
         return NULL;
     }
     record->at = bpf_ktime_get_ns();
-    record->table = (u64)current()->files;
+    record->table = work->table;
     record->pid = work->pid;
     record->tid = work->tid;
     record->stack = 0;

@@ -65,7 +65,7 @@ pub enum BtfShape {
 
 /// Names that are looked for while the types are read.
 #[derive(Debug)]
-struct Wanted<'a> {
+struct NameIndex<'a> {
     names: Vec<(Kind, &'a [u8])>,
     /// Which first two bytes any of them has: few other names have one of those.
     starts: Vec<u64>,
@@ -114,7 +114,7 @@ impl<'a> Btf<'a> {
         let part = |offset: usize, length: usize| body.get(offset..)?.get(..length);
         let types = part(field(1)?, field(2)?)?;
         let strings = part(field(3)?, field(4)?)?;
-        let wanted = Wanted::new(wanted);
+        let wanted = NameIndex::new(wanted);
         let mut found = vec![Vec::new(); wanted.names.len()];
         let mut starts = Vec::with_capacity(types.len() / 20);
         let mut at = 0;
@@ -349,7 +349,7 @@ impl<'a> Btf<'a> {
     }
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> NameIndex<'a> {
     fn new(names: &[(Kind, &'a str)]) -> Self {
         let mut starts = vec![0; 1 << 10];
         let mut kept = Vec::with_capacity(names.len());

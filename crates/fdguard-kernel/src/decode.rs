@@ -160,7 +160,7 @@ mod tests {
             if let Some(slot) = bytes.get_mut(28) {
                 *slot = kind;
             }
-            let _ = Decoder::default().decode(&bytes);
+            drop(Decoder::default().decode(&bytes));
         }
     }
 }

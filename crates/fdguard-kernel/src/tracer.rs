@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::call;
 use crate::decode::Decoder;
+use crate::goroutine::{self, GoLayout, GoProbes};
 use crate::loader::{self, LoadOptions, LoadedObject};
 use crate::object::BpfObject;
 use crate::ring::Ring;
@@ -73,6 +75,7 @@ pub struct KernelTracer {
     stacks: Ring,
     decoder: Decoder,
     copied: CopiedStacks,
+    goroutines: GoProbes,
     /// Generations of followed processes before their first exec differ from those after it.
     generations: AtomicU32,
     /// The programs run as long as these are open.
@@ -133,6 +136,7 @@ impl KernelTracer {
             stacks,
             decoder: Decoder::default(),
             copied: CopiedStacks::default(),
+            goroutines: GoProbes::default(),
             generations: AtomicU32::new(1 << 31),
         })
     }
@@ -151,9 +155,25 @@ impl KernelTracer {
         Ok(followed.update(&pid.to_ne_bytes(), &value)?)
     }
 
+    /// Follows a process that is a Go program: its stacks are taken by frame pointers, with their
+    /// goroutines.
+    pub fn follow_go(&self, pid: u32, layout: GoLayout) -> io::Result<()> {
+        self.follow(pid, StackMode::FramePointers)?;
+        let process = self.object.map("followed")?.read(&pid.to_ne_bytes())?;
+        let generation = process.get(4..8).and_then(|bytes| bytes.try_into().ok());
+        let generation = u32::from_ne_bytes(generation.unwrap_or_default());
+        goroutine::follow(&self.object, pid, generation, layout)
+    }
+
+    /// Sees who creates goroutines in a Go program, in all followed processes that run it, also
+    /// those that start it later. `offset` is where `runtime.gostartcallfn` begins in the file.
+    pub fn probe_go(&mut self, file: &Path, offset: u64, layout: GoLayout) -> io::Result<()> {
+        self.goroutines.add(&self.object, file, offset, layout)
+    }
+
     /// Tells the kernel where a copied stack has its return addresses, all of them: the same stack
     /// gets the same number from now on and is not copied again. Without effect for a stack that is
-    /// too old, or has none or more than 48.
+    /// too old, or has none or more than 64.
     pub fn remember(&mut self, number: u32, slots: &[StackSlot]) -> io::Result<()> {
         let Some((key, template)) = self.copied.take(number).zip(stack::template(number, slots))
         else {
@@ -165,7 +185,13 @@ impl KernelTracer {
             match templates.read(&variant) {
                 // Another copy of the same stack was faster.
                 Ok(known) if known.get(4..) == template.get(4..) => return Ok(()),
-                Ok(_) => last = Some(variant),
+                Ok(known) => {
+                    last = Some(variant);
+                    // The kernel has a longer list of this very stack.
+                    if known.get(..4) == template.get(..4) {
+                        break;
+                    }
+                }
                 Err(_) => {
                     last = Some(variant);
                     break;

@@ -47,6 +47,7 @@ mod trace_dir;
 pub use attached::{AttachRefusal, AttachStep, AttachedTrace};
 pub use error::Error;
 pub use fdguard_kernel::LoadRefusal;
+pub use go::{GoFrame, GoLines};
 pub use inject::{AttachFailure, InjectSource};
 pub use kernel::KernelSource;
 pub use launch::{Options, TracedCommand};
