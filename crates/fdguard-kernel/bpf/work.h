@@ -102,7 +102,7 @@ INLINE u32 visible_number(struct task_struct *task)
     })
 
 // The work on the current thread's call; null if the thread is not reported.
-INLINE struct work *begin_work(void)
+INLINE struct work *begin_work(bool is_frequent)
 {
     u32 pid, tid;
     if (namespace_level == 0) {
@@ -121,7 +121,10 @@ INLINE struct work *begin_work(void)
         return NULL;
     work->pid = pid;
     work->tid = tid;
-    work->table = (u64)READ(task_struct, current(), files);
+    if (is_frequent)
+        work->table = (u64)current()->files;
+    else
+        work->table = (u64)READ(task_struct, current(), files);
     work->is_followed = process != NULL;
     work->mode = process ? process->mode : first_mode;
     work->generation = process ? process->generation : 0;
