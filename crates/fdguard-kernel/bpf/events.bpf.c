@@ -2,6 +2,7 @@
 // closes when the call begins. In this order the events are right when another thread takes a
 // number as soon as it is free.
 #include "calls.h"
+#include "in_use.h"
 #include "kernel.h"
 #include "opened.h"
 #include "received.h"
@@ -158,6 +159,8 @@ int before_call(u64 *ctx)
             keep_table();
     } else if (call == CALL_close) {
         u64 file = file_at(regs->di);
+        if (file && is_shared(work) && has_other_users(file))
+            report_users(regs->di);
         if (file)
             report_closed(work, regs->di, file);
         else

@@ -7,7 +7,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fdguard_kernel::{KernelTracer, StackMode, TracerOptions};
+use fdguard_kernel::{KernelTracer, Occurrence, StackMode, TracerOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut options = TracerOptions::default();
@@ -38,8 +38,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let ended = child.try_wait()?;
         tracer.drain(&mut |event| {
             events += 1;
-            if !quiet {
-                println!("{event:?}");
+            match &event.what {
+                _ if quiet => {}
+                Occurrence::Stack(stack) => {
+                    let (frames, bytes) = (&stack.frames, stack.memory.len());
+                    println!("stack {}: {frames:x?}, {bytes} bytes", stack.number);
+                }
+                _ => println!("{event:?}"),
             }
         })?;
         if let Some(status) = ended {
