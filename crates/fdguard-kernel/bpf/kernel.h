@@ -115,12 +115,17 @@ struct files_struct {
     struct fdtable *fdt;
 };
 
+struct list_head {
+    struct list_head *next;
+};
+
 struct rlimit {
     unsigned long rlim_cur;
 };
 
 struct signal_struct {
     atomic_t live;
+    struct list_head thread_head;
     struct rlimit rlim[16];
 };
 
@@ -140,17 +145,29 @@ struct task_struct {
     struct pid *thread_pid;
     struct files_struct *files;
     struct signal_struct *signal;
+    struct list_head thread_node;
+    u32 __state;
+    void *stack;
     struct thread_struct thread;
 };
 
 #pragma clang attribute pop
 
+// Reads a field through a pointer that is only a number. The verifier searches all types of the
+// kernel by name at each access to a pointer in a task: a millisecond each.
+#define READ(structure, address, field)                                                            \
+    ({                                                                                             \
+        __typeof__(((struct structure *)0)->field) read_value = 0;                                 \
+        bpf_probe_read_kernel(&read_value, sizeof(read_value),                                     \
+                              &((struct structure *)(address))->field);                            \
+        read_value;                                                                                \
+    })
+
 // The place of a pid in the namespace at this depth. It is calculated from a number: the verifier
 // does not let an unknown distance be added to a pointer.
 INLINE bool read_number(struct task_struct *task, u32 level, struct upid *to)
 {
-    struct pid *pid = NULL;
-    bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
+    struct pid *pid = READ(task_struct, task, thread_pid);
     u64 first = (u64)&pid->numbers[0];
     u64 step = (u64)&pid->numbers[1] - first;
     return !bpf_probe_read_kernel(to, sizeof(*to), (void *)(first + step * level));
