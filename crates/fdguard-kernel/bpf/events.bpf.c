@@ -2,6 +2,7 @@
 // closes when the call begins. In this order the events are right when another thread takes a
 // number as soon as it is free.
 #include "calls.h"
+#include "code.h"
 #include "in_use.h"
 #include "kernel.h"
 #include "opened.h"
@@ -238,6 +239,11 @@ int after_call(u64 *ctx)
     if (call >= CALLS)
         return 0;
     u8 class = classes[call & (CALLS - 1)];
+    if (class & MAPS) {
+        if (result > 0)
+            after_map(regs, result);
+        return 0;
+    }
     if (!(class & (OPENS | AFTER | COMPARED)) && (result != -EBADF || !class))
         return 0;
     // Nearly every close: it was reported when it began.
@@ -347,6 +353,7 @@ int after_exec(u64 *ctx)
         return 0;
     record->call = 1;
     submit(record);
+    report_program();
     return 0;
 }
 

@@ -54,6 +54,7 @@ static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
 static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *record, u64 flags) = (void *)132;
 static void (*const bpf_ringbuf_discard)(void *record, u64 flags) = (void *)133;
@@ -73,7 +74,7 @@ static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flag
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-    unsigned long r14, bp, r10, r8, ax, dx, si, di, orig_ax, ip, cs, sp, ss;
+    unsigned long r14, bp, r10, r9, r8, ax, dx, si, di, orig_ax, ip, cs, sp, ss;
 };
 
 struct thread_info {
@@ -102,7 +103,37 @@ struct pid {
     struct upid numbers[1];
 };
 
-struct file;
+struct super_block {
+    u32 s_dev;
+};
+
+struct inode {
+    struct super_block *i_sb;
+    unsigned long i_ino;
+};
+
+struct qstr {
+    const u8 *name;
+};
+
+struct dentry {
+    struct dentry *d_parent;
+    struct qstr d_name;
+};
+
+struct path {
+    struct dentry *dentry;
+};
+
+struct file {
+    struct path f_path;
+    struct inode *f_inode;
+};
+
+struct mm_struct {
+    unsigned long start_code, end_code;
+    struct file *exe_file;
+};
 
 struct fdtable {
     u32 max_fds;
@@ -144,6 +175,7 @@ struct task_struct {
     struct task_struct *group_leader;
     struct pid *thread_pid;
     struct files_struct *files;
+    struct mm_struct *mm;
     struct signal_struct *signal;
     struct list_head thread_node;
     u32 __state;

@@ -17,6 +17,8 @@ enum kind {
     UNSHARED,
     // A part of the numbers that are open: it belongs to the thread's next event.
     NUMBERS,
+    // A file was mapped as code.
+    MAPPED,
 };
 
 struct record {
@@ -43,6 +45,15 @@ struct record {
 struct numbers {
     struct record head;
     u64 words[WORDS];
+};
+
+// So many directories of a file's name are reported, and so many bytes of each.
+enum { NAMES = 12, NAME = 64 };
+
+// The name has the file first and then its directories.
+struct mapped {
+    struct record head;
+    u8 names[NAMES][NAME];
 };
 
 // How the stacks of a process are taken: src/stack_mode.rs has the same numbers.

@@ -17,7 +17,9 @@ mod ring;
 mod stack;
 mod tracer;
 
-pub use event::{CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers};
+pub use event::{
+    CapturedStack, Goroutine, KernelEvent, LanguageFrame, MappedFile, Occurrence, Registers,
+};
 pub use goroutine::GoLayout;
 pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
 pub use map::BpfMap;

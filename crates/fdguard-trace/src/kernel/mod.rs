@@ -7,10 +7,12 @@
 mod calls;
 mod fd_table;
 mod gaps;
+mod mount_path;
 mod proc_fds;
 mod process;
 mod reader;
 mod records;
+mod return_place;
 mod shared;
 mod stack_mode;
 mod stack_store;
@@ -124,6 +126,8 @@ impl TraceSource for KernelSource {
     }
 
     fn processes(&self) -> Result<Vec<TraceKey>, Error> {
+        // A program may have come and gone since the last read.
+        self.trace.drain();
         Ok(self.trace.records().keys())
     }
 

@@ -206,6 +206,12 @@ impl KernelTrace {
             reading.arrived.insert(stack.number, stack);
             return;
         }
+        if let Occurrence::Mapped(file) = event.what {
+            if let Some(key) = records.current(event.pid) {
+                self.send(UnwindTask::Mapped(key, file));
+            }
+            return;
+        }
         let stack = reading.arrived.remove(&event.stack);
         if let Some(stack) = &stack {
             self.stacks.expect(stack.number);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use fdguard_core::TraceKey;
-use fdguard_kernel::{CapturedStack, Goroutine, StackMode, StackSlot};
+use fdguard_kernel::{CapturedStack, Goroutine, MappedFile, StackMode, StackSlot};
 
 use super::records::ProcessChange;
 use super::stack_mode::StackModes;
@@ -20,6 +20,8 @@ use crate::go::{GoProgram, GoPrograms};
 pub(super) enum UnwindTask {
     /// Something happened to a process.
     Change(ProcessChange),
+    /// A program has mapped a file.
+    Mapped(TraceKey, Box<MappedFile>),
     /// A stack of this program.
     Stack(TraceKey, Box<CapturedStack>),
 }
@@ -121,6 +123,11 @@ fn work(
             }
             UnwindTask::Change(ProcessChange::Over(key)) => {
                 programs.remove(&key);
+            }
+            UnwindTask::Mapped(key, file) => {
+                let program = programs.entry(key);
+                let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
+                program.report(*file);
             }
             UnwindTask::Stack(key, stack) => {
                 let program = programs.entry(key);
