@@ -71,9 +71,9 @@ enum {
     // A template has at most so many slots; there are so many for stacks with the same registers.
     TEMPLATE_SLOTS = 64,
     TEMPLATE_VARIANTS = 4,
+    TEMPLATE_SPAN = 4096,
     // So many Go programs can be probed at once.
     GO_PROGRAMS = 256,
-    TEMPLATE_SPAN = 4096,
 };
 
 enum stack_kind {

@@ -240,7 +240,11 @@ impl ProcessUnwinder {
 
     fn walk(&mut self, stack: &CapturedStack) -> UnwoundStack {
         match stack.memory.is_empty() {
-            true => self.name_frames(&stack.frames),
+            true => {
+                let mut unwound = self.name_frames(&stack.frames);
+                self.add_creators(&mut unwound, stack);
+                unwound
+            }
             false => {
                 let unwound = self.walk_memory(stack, stack.registers.bp);
                 // The kernel recognises a stack without the frame pointer: that must not matter.
@@ -251,6 +255,27 @@ impl ProcessUnwinder {
                     ..unwound
                 }
             }
+        }
+    }
+
+    /// Adds who created the goroutine, and its creator: the kernel puts a zero before each.
+    fn add_creators(&self, unwound: &mut UnwoundStack, stack: &CapturedStack) {
+        let Some(goroutine) = &stack.goroutine else {
+            return;
+        };
+        let alone = [0, goroutine.created_at];
+        let creators = match goroutine.creator.is_empty() {
+            true if goroutine.created_at != 0 => &alone[..],
+            _ => &goroutine.creator,
+        };
+        for address in creators {
+            let frame = match address {
+                0 => Some(RawFrame::Creator),
+                address => self.frame(address.saturating_sub(1)),
+            };
+            unwound.is_unknown |= frame.is_none();
+            let frame = frame.unwrap_or(RawFrame::Unknown(*address));
+            unwound.frames.push(frame);
         }
     }
 
