@@ -19,8 +19,28 @@ const LOADERS: &[&str] = &["jdk.internal.loader.", "jdk.internal.module."];
 
 /// The frames of the application's own code, innermost first. Console scripts are excluded.
 pub fn own_frames(stack: &[Frame]) -> impl Iterator<Item = &Frame> {
-    let own = stack.iter().filter(|frame| is_own(frame));
+    let outer = stack.get(linked_in(stack)..).unwrap_or_default();
+    let own = outer.iter().filter(|frame| is_own(frame));
     own.filter(|frame| !is_launcher(frame, stack))
+}
+
+/// How many of the innermost frames are of a library that is linked into the program: the system
+/// call was made by the program's own file, in functions without lines that code with lines called.
+fn linked_in(stack: &[Frame]) -> usize {
+    let Some(first) = stack.first().filter(|first| first.module.is_some()) else {
+        return 0;
+    };
+    let is_linked = |frame: &&Frame| {
+        frame.language == Language::Native && frame.line.is_none() && frame.module == first.module
+    };
+    let count = stack.iter().take_while(is_linked).count();
+    let caller = stack.get(count);
+    let is_program = |caller: &Frame| caller.line.is_some() && caller.module == first.module;
+    if caller.is_some_and(is_program) {
+        count
+    } else {
+        0
+    }
 }
 
 /// The innermost frame of the application's own code. Without one, the most useful innermost frame:

@@ -17,6 +17,8 @@ enum kind {
     UNSHARED,
     // A part of the numbers that are open: it belongs to the thread's next event.
     NUMBERS,
+    // A file was mapped as code.
+    MAPPED,
 };
 
 struct record {
@@ -45,6 +47,15 @@ struct numbers {
     u64 words[WORDS];
 };
 
+// So many directories of a file's name are reported, and so many bytes of each.
+enum { NAMES = 12, NAME = 64 };
+
+// The name has the file first and then its directories.
+struct mapped {
+    struct record head;
+    u8 names[NAMES][NAME];
+};
+
 // How the stacks of a process are taken: src/stack_mode.rs has the same numbers.
 enum mode {
     MODE_NONE = 0,
@@ -60,6 +71,7 @@ enum {
     // A template has at most so many slots; there are so many for stacks with the same registers.
     TEMPLATE_SLOTS = 64,
     TEMPLATE_VARIANTS = 4,
+    TEMPLATE_SPAN = 4096,
     // So many Go programs can be probed at once.
     GO_PROGRAMS = 256,
 };

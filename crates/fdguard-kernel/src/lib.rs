@@ -20,7 +20,9 @@ mod tracer;
 mod types;
 
 pub use descriptors::DescriptorProgram;
-pub use event::{CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers};
+pub use event::{
+    CapturedStack, Goroutine, KernelEvent, LanguageFrame, MappedFile, Occurrence, Registers,
+};
 pub use goroutine::GoLayout;
 pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
 pub use map::BpfMap;

@@ -51,6 +51,7 @@ impl Symbols {
                     module: None,
                     language: Language::Native,
                 }),
+                RawFrame::Creator => frames.push(creator_mark()),
                 RawFrame::Language { .. } => {}
             }
         }
@@ -95,6 +96,17 @@ impl Symbols {
                 language: Language::Native,
             }],
         }
+    }
+}
+
+/// Between the frames of a goroutine and those that created it, as in Go's own tracebacks.
+fn creator_mark() -> Frame {
+    Frame {
+        file: None,
+        function: Some("created by".to_owned()),
+        line: None,
+        module: None,
+        language: Language::Go,
     }
 }
 

@@ -168,6 +168,8 @@ pub(crate) enum RawFrame {
         offset: u64,
     },
     Unknown(u64),
+    /// What follows is the stack that created the goroutine of what comes before.
+    Creator,
     Language {
         tongue: RuntimeLanguage,
         file: String,

@@ -154,6 +154,12 @@ impl ProgramImage {
             .read(segment.offset.checked_add(inside)?, length)
     }
 
+    /// Where the byte of an address is in the file.
+    pub(super) fn file_offset(&self, address: u64) -> Option<u64> {
+        let segment = self.segment(address)?;
+        segment.offset.checked_add(address - segment.address)
+    }
+
     /// Whether the address is in a segment that is executed.
     pub(super) fn is_code(&self, address: u64) -> bool {
         self.segment(address).is_some_and(|one| one.is_code)

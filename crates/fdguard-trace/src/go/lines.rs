@@ -69,6 +69,12 @@ impl GoLines {
         self.tables.named(function).map(|found| found.entry)
     }
 
+    /// Where a function begins in the file.
+    #[must_use]
+    pub fn file_offset(&self, function: &str) -> Option<u64> {
+        self.image.file_offset(self.entry(function)?)
+    }
+
     /// The version of Go that built it: 1.24 is `(1, 24)`.
     #[must_use]
     pub fn version(&self) -> Option<(u32, u32)> {

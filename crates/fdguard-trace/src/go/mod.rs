@@ -4,6 +4,7 @@
 //! with `-s -w` or stripped. The reader uses that table and nothing else.
 
 mod detect;
+mod goroutines;
 mod image;
 mod lines;
 mod module;
@@ -12,4 +13,5 @@ mod values;
 mod version;
 
 pub(crate) use detect::is_go;
+pub(crate) use goroutines::{GoProgram, GoPrograms};
 pub use lines::{GoFrame, GoLines};

@@ -63,6 +63,19 @@ pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {
         "they belong to another user, and fdguard may not list them",
         "run fdguard with sudo",
     );
+    add(
+        all.failures.uncreated,
+        "who created the goroutines of {} stacks",
+        "they were created before the trace began, or too many were created since",
+        "start the program with fdguard trace -- COMMAND",
+    );
+    for reason in &all.failures.unprobed {
+        gaps.push(Gap::new(
+            "who created the goroutines of a Go program",
+            reason.clone(),
+            "no action needed: lines of the opening goroutine itself are known",
+        ));
+    }
     for (module, pid) in &all.failures.unreadable {
         gaps.push(Gap::new(
             format!("the lines in {}", module.display()),

@@ -7,10 +7,12 @@
 mod calls;
 mod fd_table;
 mod gaps;
+mod mount_path;
 mod proc_fds;
 mod process;
 mod reader;
 mod records;
+mod return_place;
 mod shared;
 mod stack_mode;
 mod stack_store;
@@ -20,6 +22,7 @@ mod unwind_thread;
 mod unwinder;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,6 +33,7 @@ use fdguard_kernel::{KernelTracer, LoadRefusal, TracerScope};
 use self::reader::{DrainThread, KernelReader};
 use self::shared::KernelTrace;
 pub(crate) use self::stack_store::StackStore;
+use crate::go::GoProgram;
 use crate::observed_trace::UntracedProgram;
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
@@ -69,6 +73,13 @@ impl KernelSource {
     pub fn follow(&self, pid: u32) -> io::Result<()> {
         self.is_late.store(true, Ordering::Release);
         self.trace.follow(pid)
+    }
+
+    /// A Go program is about to be started: new goroutines are seen from its first on.
+    pub(crate) fn expect_go(&self, file: &Path) {
+        if let Some(program) = GoProgram::read(file) {
+            self.trace.expect_go(&program);
+        }
     }
 
     /// The next program that this thread starts is traced from its first instruction on.
@@ -115,6 +126,8 @@ impl TraceSource for KernelSource {
     }
 
     fn processes(&self) -> Result<Vec<TraceKey>, Error> {
+        // A program may have come and gone since the last read.
+        self.trace.drain();
         Ok(self.trace.records().keys())
     }
 

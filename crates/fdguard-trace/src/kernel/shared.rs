@@ -13,6 +13,7 @@ use super::proc_fds::open_fds;
 use super::records::{KernelRecords, ProcessChange};
 use super::stack_store::StackStore;
 use super::unwind_thread::{KernelLesson, UnwindFailures, UnwindTask, UnwindThread};
+use crate::go::GoProgram;
 use crate::listener::monotonic;
 use crate::ring::DrainedEvents;
 use crate::table::ProcessTable;
@@ -93,7 +94,7 @@ impl KernelTrace {
         let Some(tracer) = &mut reading.tracer else {
             return;
         };
-        if let KernelLesson::Mode(pid, _) = lesson
+        if let KernelLesson::Mode(pid, _) | KernelLesson::Go(pid, _) = lesson
             && self.records().current(pid).is_none()
         {
             return;
@@ -102,7 +103,37 @@ impl KernelTrace {
         drop(match lesson {
             KernelLesson::Stack(number, slots) => tracer.remember(number, slots),
             KernelLesson::Mode(pid, mode) => tracer.follow(pid, mode),
+            KernelLesson::Go(pid, program) => {
+                if let Some((layout, _)) = program.probe {
+                    drop(tracer.follow_go(pid, layout));
+                }
+                self.probe(tracer, program);
+                Ok(())
+            }
         });
+    }
+
+    /// New goroutines of this program are seen from now on.
+    pub(super) fn expect_go(&self, program: &GoProgram) {
+        if let Some(tracer) = &mut lock(&self.reading).tracer {
+            self.probe(tracer, program);
+        }
+    }
+
+    fn probe(&self, tracer: &mut KernelTracer, program: &GoProgram) {
+        let reason = match program.probe {
+            None => Some(format!(
+                "its goroutines are not known ({})",
+                program.version
+            )),
+            Some((layout, offset)) => {
+                let probed = tracer.probe_go(&program.file, offset, layout);
+                probed
+                    .err()
+                    .map(|error| format!("the kernel does not allow it ({error})"))
+            }
+        };
+        lock(&self.failures).unprobed.extend(reason);
     }
 
     /// Begins to trace a running process.
@@ -173,6 +204,12 @@ impl KernelTrace {
                 reading.arrived.clear();
             }
             reading.arrived.insert(stack.number, stack);
+            return;
+        }
+        if let Occurrence::Mapped(file) = event.what {
+            if let Some(key) = records.current(event.pid) {
+                self.send(UnwindTask::Mapped(key, file));
+            }
             return;
         }
         let stack = reading.arrived.remove(&event.stack);

@@ -7,18 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use fdguard_core::TraceKey;
-use fdguard_kernel::{CapturedStack, StackMode, StackSlot};
+use fdguard_kernel::{CapturedStack, Goroutine, MappedFile, StackMode, StackSlot};
 
 use super::records::ProcessChange;
 use super::stack_mode::StackModes;
 use super::stack_store::StackStore;
 use super::unwinder::{ProcessUnwinder, UnwindFiles};
+use crate::go::{GoProgram, GoPrograms};
 
 /// What there is to do, in the order of the events.
 #[derive(Debug)]
 pub(super) enum UnwindTask {
     /// Something happened to a process.
     Change(ProcessChange),
+    /// A program has mapped a file.
+    Mapped(TraceKey, Box<MappedFile>),
     /// A stack of this program.
     Stack(TraceKey, Box<CapturedStack>),
 }
@@ -31,6 +34,8 @@ pub(super) enum KernelLesson<'a> {
     Stack(u32, &'a [StackSlot]),
     /// The stacks of a process are to be taken this way.
     Mode(u32, StackMode),
+    /// It runs this Go program.
+    Go(u32, &'a GoProgram),
 }
 
 /// What could not be found.
@@ -40,6 +45,10 @@ pub(super) struct UnwindFailures {
     pub(super) unknown: u64,
     /// Files that are mapped and cannot be opened, with a process that has them.
     pub(super) unreadable: BTreeSet<(PathBuf, u32)>,
+    /// Stacks of goroutines whose creation was not seen.
+    pub(super) uncreated: u64,
+    /// Go programs whose goroutines cannot be seen, with the reason.
+    pub(super) unprobed: BTreeSet<String>,
 }
 
 /// The thread.
@@ -92,6 +101,7 @@ fn work(
 ) {
     let mut files = UnwindFiles::new();
     let mut modes = StackModes::default();
+    let mut go = GoPrograms::default();
     let mut programs: HashMap<TraceKey, ProcessUnwinder> = HashMap::new();
     for task in tasks {
         match task {
@@ -107,9 +117,17 @@ fn work(
                 if let Some(mode) = modes.mode(key.pid) {
                     learn(KernelLesson::Mode(key.pid, mode));
                 }
+                if let Some(program) = go.of_process(key.pid) {
+                    learn(KernelLesson::Go(key.pid, &program));
+                }
             }
             UnwindTask::Change(ProcessChange::Over(key)) => {
                 programs.remove(&key);
+            }
+            UnwindTask::Mapped(key, file) => {
+                let program = programs.entry(key);
+                let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
+                program.report(*file);
             }
             UnwindTask::Stack(key, stack) => {
                 let program = programs.entry(key);
@@ -129,9 +147,12 @@ fn unwind(
 ) {
     let unwound = program.unwind(stack, files);
     let unreadable = program.files().unreadable();
-    if unwound.is_unknown || !unreadable.is_empty() {
+    let is_uncreated = |it: &Goroutine| it.created_at != 0 && it.creator.is_empty();
+    let is_uncreated = stack.goroutine.as_ref().is_some_and(is_uncreated);
+    if unwound.is_unknown || !unreadable.is_empty() || is_uncreated {
         let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.unknown += u64::from(unwound.is_nameless());
+        failures.uncreated += u64::from(is_uncreated);
         let unreadable = unreadable.into_iter().map(|path| (path, stack.pid));
         failures.unreadable.extend(unreadable);
     }

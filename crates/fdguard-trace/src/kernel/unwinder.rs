@@ -6,17 +6,22 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fdguard_kernel::{CapturedStack, StackSlot};
+use fdguard_kernel::{CapturedStack, MappedFile, StackSlot};
 use fdguard_proc::maps::{regions, unescaped};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
 
+use super::mount_path;
+use super::return_place::{self, ReturnPlace};
 use super::unwind_file::UnwindFile;
 use crate::module_files::{ModuleFiles, file_and_name};
 use crate::table::RawFrame;
 
 /// The most frames of a stack that are followed.
 const MOST_FRAMES: usize = 256;
+
+/// The most files that are kept of what the kernel reports.
+const MOST_REPORTED: usize = 4096;
 
 /// The tables of files, by where they can be opened.
 pub(super) type UnwindFiles = HashMap<(PathBuf, u64), Option<Arc<UnwindFile>>>;
@@ -25,19 +30,29 @@ pub(super) type UnwindFiles = HashMap<(PathBuf, u64), Option<Arc<UnwindFile>>>;
 pub(super) struct ProcessUnwinder {
     pid: u32,
     modules: Vec<MappedCode>,
+    /// What the kernel has reported as mapped: used if the process is gone when it is needed.
+    reported: Vec<MappedFile>,
     files: Arc<ModuleFiles>,
     unwinder: UnwinderX86_64<Arc<[u8]>>,
     cache: CacheX86_64,
 }
 
 /// Executable memory of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct MappedCode {
     start: u64,
     end: u64,
     bias: u64,
     /// Under which name the file can be opened.
     file: PathBuf,
+    tables: Arc<UnwindFile>,
+}
+
+impl PartialEq for MappedCode {
+    fn eq(&self, other: &Self) -> bool {
+        let place = |one: &Self| (one.start, one.end, one.bias);
+        place(self) == place(other) && self.file == other.file
+    }
 }
 
 /// A stack that was followed as far as possible.
@@ -67,6 +82,7 @@ impl ProcessUnwinder {
         Self {
             pid,
             modules: Vec::new(),
+            reported: Vec::new(),
             files: Arc::new(ModuleFiles::new(pid)),
             unwinder: UnwinderX86_64::new(),
             cache: CacheX86_64::new(),
@@ -78,6 +94,7 @@ impl ProcessUnwinder {
         Self {
             pid,
             modules: self.modules.clone(),
+            reported: self.reported.clone(),
             files: Arc::clone(&self.files),
             unwinder: self.unwinder.clone(),
             cache: CacheX86_64::new(),
@@ -119,15 +136,10 @@ impl ProcessUnwinder {
                 end: region.end,
                 bias,
                 file,
+                tables: Arc::clone(tables),
             };
             if !self.modules.contains(&code) {
-                self.unwinder.remove_module(code.start);
-                self.unwinder.add_module(framehop::Module::new(
-                    code.file.display().to_string(),
-                    code.start..code.end,
-                    bias.wrapping_add(tables.base()),
-                    tables.sections(),
-                ));
+                self.add(&code);
             }
             modules.push(code);
         }
@@ -140,6 +152,56 @@ impl ProcessUnwinder {
             }
         }
         self.modules = modules;
+    }
+
+    /// The kernel has reported a file.
+    pub(super) fn report(&mut self, file: MappedFile) {
+        // What was mapped there before is not any more.
+        let overlaps = |one: &MappedFile| one.start < file.end && file.start < one.end;
+        self.reported.retain(|one| !overlaps(one));
+        if self.reported.len() < MOST_REPORTED {
+            self.reported.push(file);
+        }
+    }
+
+    /// Takes over what the kernel has reported, where nothing else is known.
+    fn load_reported(&mut self, known: &mut UnwindFiles) {
+        for reported in std::mem::take(&mut self.reported) {
+            let has_it = self.module(reported.start).is_some();
+            if let Some(path) = mount_path::locate(&reported).filter(|_| !has_it) {
+                let tables = known.entry((path.clone(), reported.inode));
+                let tables = tables.or_insert_with(|| UnwindFile::read(&path).map(Arc::new));
+                let bias = tables
+                    .as_ref()
+                    .and_then(|tables| match reported.is_program {
+                        true => tables.program_bias(reported.start),
+                        false => tables.bias(reported.start, reported.offset),
+                    });
+                if let Some((tables, bias)) = tables.as_ref().zip(bias) {
+                    let code = MappedCode {
+                        start: reported.start,
+                        end: reported.end,
+                        bias,
+                        file: path,
+                        tables: Arc::clone(tables),
+                    };
+                    self.add(&code);
+                    let at = self.modules.partition_point(|one| one.start < code.start);
+                    self.modules.insert(at, code);
+                }
+            }
+            self.reported.push(reported);
+        }
+    }
+
+    fn add(&mut self, code: &MappedCode) {
+        self.unwinder.remove_module(code.start);
+        self.unwinder.add_module(framehop::Module::new(
+            code.file.display().to_string(),
+            code.start..code.end,
+            code.bias.wrapping_add(code.tables.base()),
+            code.tables.sections(),
+        ));
     }
 
     fn module(&self, address: u64) -> Option<&MappedCode> {
@@ -168,12 +230,21 @@ impl ProcessUnwinder {
             return unwound;
         }
         self.load(known);
+        let unwound = self.walk(stack);
+        if !unwound.is_unknown {
+            return unwound;
+        }
+        self.load_reported(known);
         self.walk(stack)
     }
 
     fn walk(&mut self, stack: &CapturedStack) -> UnwoundStack {
         match stack.memory.is_empty() {
-            true => self.name_frames(&stack.frames),
+            true => {
+                let mut unwound = self.name_frames(&stack.frames);
+                self.add_creators(&mut unwound, stack);
+                unwound
+            }
             false => {
                 let unwound = self.walk_memory(stack, stack.registers.bp);
                 // The kernel recognises a stack without the frame pointer: that must not matter.
@@ -184,6 +255,27 @@ impl ProcessUnwinder {
                     ..unwound
                 }
             }
+        }
+    }
+
+    /// Adds who created the goroutine, and its creator: the kernel puts a zero before each.
+    fn add_creators(&self, unwound: &mut UnwoundStack, stack: &CapturedStack) {
+        let Some(goroutine) = &stack.goroutine else {
+            return;
+        };
+        let alone = [0, goroutine.created_at];
+        let creators = match goroutine.creator.is_empty() {
+            true if goroutine.created_at != 0 => &alone[..],
+            _ => &goroutine.creator,
+        };
+        for address in creators {
+            let frame = match address {
+                0 => Some(RawFrame::Creator),
+                address => self.frame(address.saturating_sub(1)),
+            };
+            unwound.is_unknown |= frame.is_none();
+            let frame = frame.unwrap_or(RawFrame::Unknown(*address));
+            unwound.frames.push(frame);
         }
     }
 
@@ -232,13 +324,16 @@ impl ProcessUnwinder {
                 break;
             };
             unwound.frames.push(frame);
-            let next = self
-                .unwinder
-                .unwind_frame(address, &mut state, &mut self.cache, &mut read);
-            let next = next
-                .ok()
-                .flatten()
-                .and_then(FrameAddress::from_return_address);
+            let pc = address.address();
+            let next = match self.has_tables(code) {
+                true => self
+                    .unwinder
+                    .unwind_frame(address, &mut state, &mut self.cache, &mut read)
+                    .ok()
+                    .flatten(),
+                false => self.leave_by_code(pc, &mut state, &mut read),
+            };
+            let next = next.and_then(FrameAddress::from_return_address);
             let Some(next) = next else {
                 break;
             };
@@ -248,6 +343,56 @@ impl ProcessUnwinder {
         slots.dedup();
         unwound.slots = slots;
         unwound
+    }
+}
+
+impl ProcessUnwinder {
+    /// Whether the unwinder knows how to leave the function at this address. Go needs no tables.
+    fn has_tables(&self, address: u64) -> bool {
+        self.module(address).is_some_and(|module| {
+            let tables = &module.tables;
+            tables.covers(address.wrapping_sub(module.bias)) || tables.is_go()
+        })
+    }
+
+    /// Leaves a function without tables as its code does; returns the return address.
+    fn leave_by_code(
+        &self,
+        address: u64,
+        state: &mut UnwindRegsX86_64,
+        read: &mut dyn FnMut(u64) -> Result<u64, ()>,
+    ) -> Option<u64> {
+        // Of a call at the end of a function, the return address is behind it.
+        let module = self.module(address.wrapping_sub(1))?;
+        let (sp, bp) = (state.sp(), state.bp());
+        let distance = bp.wrapping_sub(sp).cast_signed();
+        let own = address.wrapping_sub(module.bias);
+        let words = std::cell::RefCell::new(read);
+        let word = |offset: u64| (words.borrow_mut())(sp.wrapping_add(offset)).ok();
+        let is_plausible = |place: &ReturnPlace| {
+            word(place.offset).is_some_and(|address| self.follows_call(address))
+        };
+        let code = module.tables.code()?;
+        let place = return_place::find(code, own, distance, is_plausible)?;
+        let next = word(place.offset)?;
+        let bp = match place.frame_pointer {
+            Some(offset) => word(offset)?,
+            None => bp,
+        };
+        let above = sp.wrapping_add(place.offset).wrapping_add(8);
+        *state = UnwindRegsX86_64::new(next, above, bp);
+        Some(next)
+    }
+
+    /// Whether the code before an address calls something.
+    fn follows_call(&self, address: u64) -> bool {
+        let before = self.module(address.wrapping_sub(1)).and_then(|module| {
+            let (code, start) = module.tables.code()?;
+            let own = address.wrapping_sub(module.bias);
+            let end = usize::try_from(own.checked_sub(start)?).ok()?;
+            code.get(end.saturating_sub(8)..end)
+        });
+        before.is_some_and(return_place::follows_call)
     }
 }
 

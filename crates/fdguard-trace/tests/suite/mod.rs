@@ -1,6 +1,7 @@
 mod attached;
 mod children;
 mod foreign;
+mod go_leaks;
 mod go_lines;
 mod harmless;
 mod library;

@@ -1,0 +1,124 @@
+//! Leaks of Go programs, by the kernel: the line to blame is the program's own, also where a library
+//! opened on another goroutine.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use fdguard_trace::{Options, Site, SourceKind, Symbols, TracedCommand};
+use testkit::{GoToolchain, go_toolchains, have, is_root, skip};
+
+/// How many of each the victim leaks.
+const COUNT: usize = 3;
+
+/// The line with this mark.
+fn line(mark: &str) -> u32 {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/go/leaks.go");
+    let text = std::fs::read_to_string(source).unwrap();
+    let wanted = format!("// LEAK {mark}");
+    let at = text.lines().position(|line| line.ends_with(&wanted));
+    u32::try_from(at.unwrap() + 1).unwrap()
+}
+
+/// What the program left open, by site.
+fn sites(program: &Path, mode: &str) -> Vec<Site> {
+    let options = Options {
+        keep_ended: true,
+        as_server: true,
+        source: Some(SourceKind::Kernel),
+        ..Options::default()
+    };
+    let words = [program.as_os_str().to_owned(), OsString::from(mode)];
+    let mut traced = TracedCommand::launch(&words, &options).unwrap();
+    let pid = traced.pid();
+    assert!(traced.wait().unwrap().success());
+    let tables = traced.session.tables().unwrap();
+    let table = tables.table_of(pid).expect("a table");
+    let fds = table.open.keys().copied();
+    Site::rank(&tables, table, fds, &mut Symbols::new())
+}
+
+/// Every leak of the victim is blamed on its marked line.
+fn names_every_line(program: &Path) {
+    for mode in ["files", "body", "command", "rows"] {
+        let sites = sites(program, mode);
+        let mut blamed: BTreeMap<(String, u32), usize> = BTreeMap::new();
+        for site in &sites {
+            let Some(culprit) = &site.culprit else {
+                continue;
+            };
+            let file = culprit
+                .file
+                .as_ref()
+                .map(|file| file.to_lossy().into_owned());
+            let key = (file.unwrap_or_default(), culprit.line.unwrap_or_default());
+            *blamed.entry(key).or_default() += site.open.len();
+        }
+        let expected = line(mode);
+        let found = blamed.iter().find(|((file, line), _)| {
+            (file.ends_with("/leaks.go") || file == "./leaks.go") && *line == expected
+        });
+        let found = found.map(|(_, count)| *count);
+        // A pipe has two ends.
+        let count = if mode == "command" { 2 * COUNT } else { COUNT };
+        assert_eq!(
+            found,
+            Some(count),
+            "{mode} of {}: {blamed:#?} {sites:#?}",
+            program.display()
+        );
+    }
+}
+
+fn check(build: impl Fn(&GoToolchain) -> Option<PathBuf>, version: Option<u32>) {
+    if !is_root() {
+        return skip("needs root for the kernel's programs");
+    }
+    let mut toolchains = go_toolchains().into_iter();
+    let go = match version {
+        None => toolchains.next(),
+        Some(version) => toolchains.find(|one| one.version == version),
+    };
+    if let Some(go) = go {
+        names_every_line(&build(&go).unwrap());
+    }
+}
+
+#[test]
+fn r19_leaks_of_a_static_go_program_are_blamed_on_its_own_lines() {
+    check(|go| go.victim("leaks", "static", &[]), None);
+}
+
+#[test]
+fn r19_leaks_of_a_stripped_go_program_are_blamed_on_its_own_lines() {
+    check(|go| go.victim("leaks", "bare", &["-ldflags=-s -w"]), None);
+}
+
+#[test]
+fn r19_leaks_of_a_go_program_that_can_be_moved_are_blamed_on_its_own_lines() {
+    let flags = ["-buildmode=pie", "-ldflags=-s -w"];
+    check(|go| go.victim("leaks", "pie", &flags), None);
+}
+
+#[test]
+fn r19_leaks_of_a_go_program_with_cgo_are_blamed_on_its_own_lines() {
+    if !have("cc") {
+        return skip("needs a C compiler");
+    }
+    check(|go| go.cgo_victim("leaks", "cgo", &[]), None);
+}
+
+#[test]
+fn r19_leaks_of_a_program_of_go_1_21_are_blamed_on_its_own_lines() {
+    check(|go| go.victim("leaks", "static", &[]), Some(21));
+}
+
+#[test]
+fn r19_leaks_of_a_program_of_go_1_24_are_blamed_on_its_own_lines() {
+    check(|go| go.victim("leaks", "static", &[]), Some(24));
+}
+
+#[test]
+fn r19_leaks_of_a_program_of_go_1_27_are_blamed_on_its_own_lines() {
+    check(|go| go.victim("leaks", "static", &[]), Some(27));
+}
