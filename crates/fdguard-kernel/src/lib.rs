@@ -5,9 +5,13 @@
 //! killed, the kernel removes the programs.
 
 mod event;
+mod python;
 mod refusal;
 mod tracer;
 
-pub use event::{CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers};
+pub use event::{
+    CapturedCode, CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers,
+};
+pub use python::{PythonLayout, PythonLayoutOffsets};
 pub use refusal::LoadRefusal;
 pub use tracer::{KernelTracer, LostCounts, TracerScope};

@@ -18,6 +18,7 @@ mod error;
 mod feed;
 mod go;
 mod inject;
+mod kernel;
 mod launch;
 mod lifetimes;
 mod listener;

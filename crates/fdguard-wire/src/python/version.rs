@@ -25,6 +25,8 @@ pub enum PythonRefusal {
     LayoutDiffers = 8,
     /// Not 64-bit little-endian, or the kernel cannot be asked whether memory is readable.
     Machine = 9,
+    /// Its C library is not glibc, so its threads cannot be found from outside.
+    OtherLibrary = 10,
 }
 
 /// From a text such as `3.9.18 (main, …` or `3.10.0b1+ (…`. Encoded like `Py_Version`:

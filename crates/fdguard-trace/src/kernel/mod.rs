@@ -1,0 +1,3 @@
+//! Traces processes from inside the kernel.
+
+pub(crate) mod python;

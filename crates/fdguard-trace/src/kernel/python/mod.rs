@@ -1,0 +1,138 @@
+//! Python frames of processes that the kernel traces: which processes run Python, where their
+//! interpreter keeps what the kernel's walk reads, and the file, function and line of a frame.
+//!
+//! Nothing is guessed: an interpreter is recognised by its symbols, its version and the sizes of
+//! its types, and a frame is named only by the very code object that ran in it (decision 101).
+
+mod code;
+mod image;
+mod library;
+mod memory;
+mod process;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use fdguard_kernel::{CapturedCode, LanguageFrame, PythonLayout};
+use fdguard_wire::RuntimeLanguage;
+use fdguard_wire::python::PythonRefusal;
+
+use self::code::PythonCode;
+use self::image::PythonImages;
+use self::process::PythonProcess;
+use crate::table::RawFrame;
+
+/// The function of a frame whose code object is gone.
+const GONE: &str = "(unknown Python code)";
+
+/// Identifies a code object: the process, the address, and which object it was.
+type CodeKey = (u32, u64, u64);
+
+/// What is known of the interpreters of all traced processes.
+#[derive(Debug, Default)]
+pub(crate) struct PythonProcesses {
+    images: PythonImages,
+    processes: HashMap<u32, PythonProcess>,
+    codes: HashMap<CodeKey, PythonCode>,
+    /// Frames that could not be named.
+    gone: u64,
+}
+
+impl PythonProcesses {
+    /// Recognises the interpreter of a process, for the kernel's walk. To be called when a process
+    /// is followed, and again after an exec.
+    pub(crate) fn find(&mut self, pid: u32) -> Result<PythonLayout, PythonRefusal> {
+        self.forget(pid);
+        let process = process::find(pid, &mut self.images)?;
+        self.processes.insert(pid, process);
+        Ok(process.layout)
+    }
+
+    /// The interpreter in the file of a program that is about to start, with the file's device and
+    /// inode number.
+    pub(crate) fn find_file(&mut self, path: &Path) -> Option<(u64, u64, PythonLayout)> {
+        self.images.find_for_program(path)
+    }
+
+    /// Takes a code object that the kernel copied.
+    pub(crate) fn add_code(&mut self, captured: &CapturedCode) {
+        let key = (captured.pid, captured.code, captured.identity);
+        let Some(process) = self.process(captured.pid) else {
+            return;
+        };
+        let code = PythonCode::decode(captured, &process.image.offsets);
+        if let Some(code) = code.filter(PythonCode::is_whole) {
+            self.codes.insert(key, code);
+        }
+    }
+
+    /// The frames of a stack with their text, innermost first.
+    pub(crate) fn name(&mut self, pid: u32, frames: &[LanguageFrame]) -> Vec<RawFrame> {
+        frames.iter().map(|one| self.name_frame(pid, one)).collect()
+    }
+
+    /// How many frames could not be named, because their code was gone before it was read.
+    pub(crate) const fn gone(&self) -> u64 {
+        self.gone
+    }
+
+    /// A child begins with its parent's memory.
+    pub(crate) fn fork(&mut self, parent: u32, child: u32) {
+        if let Some(process) = self.processes.get(&parent).copied() {
+            self.processes.insert(child, process);
+        }
+    }
+
+    /// Forgets a process that has ended or runs another program.
+    pub(crate) fn forget(&mut self, pid: u32) {
+        if self.processes.remove(&pid).is_some() {
+            self.codes.retain(|(owner, ..), _| *owner != pid);
+        }
+    }
+
+    fn name_frame(&mut self, pid: u32, frame: &LanguageFrame) -> RawFrame {
+        let key = (pid, frame.code, frame.identity);
+        if !self.codes.contains_key(&key)
+            && let Some(code) = self.fetch(pid, frame)
+        {
+            self.codes.insert(key, code);
+        }
+        let known = self.codes.get(&key);
+        let (file, function, line) = match known {
+            Some(code) => (code.file(), code.function(), code.line(frame.instruction)),
+            None => {
+                self.gone = self.gone.saturating_add(1);
+                ("", GONE, None)
+            }
+        };
+        RawFrame::Language {
+            tongue: RuntimeLanguage::Python,
+            file: file.to_owned(),
+            function: function.to_owned(),
+            line: line.unwrap_or(0),
+        }
+    }
+
+    /// Reads a code object that the kernel did not copy, or not completely, from the process.
+    fn fetch(&mut self, pid: u32, frame: &LanguageFrame) -> Option<PythonCode> {
+        let process = self.process(pid)?;
+        let captured = memory::capture(pid, frame.code, &process)?;
+        if captured.identity != frame.identity {
+            return None;
+        }
+        PythonCode::decode(&captured, &process.image.offsets)
+    }
+
+    /// The interpreter; found now if the kernel recognised it by itself.
+    fn process(&mut self, pid: u32) -> Option<PythonProcess> {
+        if let Some(process) = self.processes.get(&pid) {
+            return Some(*process);
+        }
+        let process = process::find(pid, &mut self.images).ok()?;
+        self.processes.insert(pid, process);
+        Some(process)
+    }
+}
