@@ -1,14 +1,14 @@
 #![no_main]
 //! The kernel's description of its types: every type and member that can be asked for.
 
-use fdguard_probe::parse::btf::{Btf, Kind};
+use fdguard_kernel::btf::{Btf, Kind};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some(btf) = Btf::parse(bytes) else { return };
     for id in 0..32 {
         let _ = (btf.size(id), btf.member(id, "links"));
     }
-    for kind in [Kind::Struct, Kind::Function] {
-        assert!(btf.named(kind, "thing").all(|id| id > 0));
+    for kind in [Kind::Struct, Kind::Function, Kind::Typedef] {
+        assert!(btf.named(kind, "thing").into_iter().all(|id| id > 0));
     }
 });

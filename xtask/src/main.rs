@@ -1,4 +1,5 @@
-//! Chores of the project: the border check between the crates, and the generated pages.
+//! Chores of the project: the border check between the crates, the generated pages, and the kernel
+//! programs.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use clap::Parser;
 
 mod architecture;
 mod borders;
+mod bpf;
 #[cfg(test)]
 mod examples;
 mod generate;
@@ -30,6 +32,12 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Compile the kernel programs with clang 14.
+    Bpf {
+        /// Write nothing; fail if an object is not up to date.
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -40,6 +48,11 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Gen { check: false } => {
             generate::write(&root)?;
             ("generated files written", Vec::new())
+        }
+        Chore::Bpf { check: true } => ("kernel programs are fresh", bpf::check(&root)?),
+        Chore::Bpf { check: false } => {
+            bpf::write(&root)?;
+            ("kernel programs compiled", Vec::new())
         }
     };
     let mut stderr = std::io::stderr().lock();

@@ -20,7 +20,10 @@ pub struct KernelEvent {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Occurrence {
-    /// A number is in use now.
+    /// A number is in use now. `ioctl`, `io_uring_enter` and `bpf` may open and close anything: what
+    /// became of the table during such a call is reported with the time of the comparison. So the
+    /// same number and file may be reported by two threads, and an event that is older than what is
+    /// known about its number has no meaning.
     Opened {
         /// The number.
         fd: u32,
@@ -77,8 +80,18 @@ pub enum Occurrence {
     Forked {
         /// The child.
         child: u32,
-        /// The child's table.
+        /// The child's table: the parent's if they share it.
         child_table: u64,
+        /// Every number that is open in the child's copy; `None` if they share the table, or if
+        /// there was no room for the list.
+        open: Option<Vec<u32>>,
+    },
+    /// The thread has a table of its own from now on, which is the event's: a copy of another.
+    Unshared {
+        /// The table that it used before.
+        from: u64,
+        /// Every number that is open in the copy; `None` if there was no room for the list.
+        open: Option<Vec<u32>>,
     },
     /// The process runs another program; what had close-on-exec is closed.
     Executed {

@@ -4,14 +4,24 @@
 //! were built. It needs `CAP_BPF` and `CAP_PERFMON`, or root. When it is dropped, or fdguard is
 //! killed, the kernel removes the programs.
 
+pub mod btf;
+pub mod call;
+mod decode;
 mod event;
+mod loader;
+mod map;
+mod object;
 mod python;
 mod refusal;
+mod ring;
 mod tracer;
 
 pub use event::{
     CapturedCode, CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers,
 };
+pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
+pub use map::BpfMap;
+pub use object::BpfObject;
 pub use python::{PythonLayout, PythonLayoutOffsets};
 pub use refusal::LoadRefusal;
-pub use tracer::{KernelTracer, LostCounts, TracerScope};
+pub use tracer::{KernelTracer, LostCounts, TracerOptions, TracerScope};

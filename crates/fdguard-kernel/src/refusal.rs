@@ -17,11 +17,14 @@ pub enum LoadRefusal {
         "the kernel is locked down to confidentiality, which forbids programs that read memory"
     )]
     LockedDown,
+    /// The programs that are part of fdguard cannot be read.
+    #[error("the kernel programs of this fdguard are damaged: install it again")]
+    Damaged,
     /// It refused a program for a reason that is not known here.
     #[error("the kernel refused the program {program}: {reason}")]
     Refused {
         /// The program.
-        program: &'static str,
+        program: String,
         /// The kernel's words, or the error.
         reason: String,
     },

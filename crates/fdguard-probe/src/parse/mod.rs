@@ -4,7 +4,6 @@
 //! A parser keeps or ignores what it does not know; it never fails because a newer kernel adds
 //! fields.
 
-pub mod btf;
 pub mod diag;
 pub mod elf;
 pub mod lsof;

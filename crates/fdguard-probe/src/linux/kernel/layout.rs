@@ -1,6 +1,6 @@
 //! Offsets of the fields that the program reads, from the running kernel's type information: pure.
 
-use crate::parse::btf::{Btf, BtfMember, Kind};
+use fdguard_kernel::btf::{Btf, BtfMember, Kind};
 
 /// A field of a kernel structure, at an offset that fits into an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,23 @@ pub(super) struct Inode {
     pub(super) lock_lists: [Field; 3],
 }
 
+/// Every type that the layout is made from, to be found in one pass.
+pub(super) const TYPES: &[(Kind, &str)] = &[
+    (Kind::Function, "bpf_iter_task_file"),
+    (Kind::Struct, "task_struct"),
+    (Kind::Struct, "files_struct"),
+    (Kind::Struct, "fdtable"),
+    (Kind::Struct, "file_operations"),
+    (Kind::Struct, "super_block"),
+    (Kind::Struct, "pid"),
+    (Kind::Struct, "upid"),
+    (Kind::Struct, "file"),
+    (Kind::Struct, "path"),
+    (Kind::Struct, "inode"),
+    (Kind::Struct, "file_lock_context"),
+    (Kind::Struct, "mount"),
+];
+
 impl Layout {
     /// `None` if something is missing or does not have the width that the record expects.
     pub(super) fn from_btf(btf: &Btf<'_>) -> Option<Self> {
@@ -98,7 +115,7 @@ impl Layout {
         let [show_fdinfo] = fields(btf, "file_operations", [("show_fdinfo", 8)])?;
         let [magic] = fields(btf, "super_block", [("s_magic", 8)])?;
         Some(Self {
-            target: btf.named(Kind::Function, "bpf_iter_task_file").next()?,
+            target: *btf.named(Kind::Function, "bpf_iter_task_file").first()?,
             task: Task {
                 pid,
                 tgid,
@@ -123,12 +140,13 @@ impl Layout {
 }
 
 fn numbers(btf: &Btf<'_>) -> Option<PidNumbers> {
-    let (level, list) = btf.named(Kind::Struct, "pid").find_map(|id| {
+    let (level, list) = btf.named(Kind::Struct, "pid").into_iter().find_map(|id| {
         let level = field(btf.member(id, "level")?)?;
         Some((level, btf.member(id, "numbers")?.offset))
     })?;
     let (nr, size) = btf
         .named(Kind::Struct, "upid")
+        .into_iter()
         .find_map(|id| Some((btf.member(id, "nr")?, btf.size(id)?)))?;
     let whole = level.size == 4 && nr.size == 4 && size.is_power_of_two();
     whole.then_some(PidNumbers {
@@ -194,6 +212,7 @@ fn inode(btf: &Btf<'_>) -> Option<Inode> {
 fn mount_number(btf: &Btf<'_>) -> Option<i32> {
     let (inner, number) = btf
         .named(Kind::Struct, "mount")
+        .into_iter()
         .find_map(|id| Some((btf.member(id, "mnt")?, btf.member(id, "mnt_id")?)))?;
     let signed = |member: BtfMember| i32::try_from(member.offset).ok();
     (number.size == 4).then_some(signed(number)?.checked_sub(signed(inner)?)?)
@@ -204,17 +223,20 @@ fn fields<const N: usize>(
     structure: &str,
     wanted: [(&str, u32); N],
 ) -> Option<[Field; N]> {
-    btf.named(Kind::Struct, structure).find_map(|id| {
-        let mut found = [Field { offset: 0, size: 0 }; N];
-        for (slot, (name, size)) in found.iter_mut().zip(wanted) {
-            *slot = field(btf.member(id, name)?).filter(|field| field.size == size)?;
-        }
-        Some(found)
-    })
+    btf.named(Kind::Struct, structure)
+        .into_iter()
+        .find_map(|id| {
+            let mut found = [Field { offset: 0, size: 0 }; N];
+            for (slot, (name, size)) in found.iter_mut().zip(wanted) {
+                *slot = field(btf.member(id, name)?).filter(|field| field.size == size)?;
+            }
+            Some(found)
+        })
 }
 
 fn member(btf: &Btf<'_>, structure: &str, name: &str) -> Option<BtfMember> {
     btf.named(Kind::Struct, structure)
+        .into_iter()
         .find_map(|id| btf.member(id, name))
 }
 

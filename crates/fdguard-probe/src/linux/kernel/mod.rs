@@ -6,7 +6,6 @@
 //! usual.
 
 mod assembler;
-pub(super) mod call;
 mod entry;
 mod layout;
 mod program;
@@ -16,21 +15,29 @@ pub(super) mod walk;
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use fdguard_kernel::btf::Btf;
+use fdguard_kernel::call::{self, NewProgram, ProgramKind};
 use rustix::io::Errno;
 
 use self::layout::Layout;
-use crate::parse::btf::Btf;
 
 /// An iterator over every descriptor visible from fdguard's pid namespace; reading it returns
 /// records. `None` without the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack
 /// something it needs.
 fn iterator() -> Option<OwnedFd> {
     let description = description()?;
-    let layout = Layout::from_btf(&Btf::parse(&description)?)?;
+    let layout = Layout::from_btf(&Btf::parse_for(&description, layout::TYPES)?)?;
     let code = program::assemble(&layout)?;
-    let program = call::load(&code, layout.target).ok()?;
-    let link = call::link(program.as_fd()).ok()?;
-    call::walk(link.as_fd()).ok()
+    let program = call::load_program(&NewProgram {
+        name: "fdguard",
+        kind: ProgramKind::Iterator(layout.target),
+        code: &code,
+        types: None,
+        functions: &[],
+    });
+    let program = program.ok()?;
+    let link = call::create_link(program.as_fd(), call::ITERATOR).ok()?;
+    call::create_walk(link.as_fd()).ok()
 }
 
 /// The kernel's type information (BTF).

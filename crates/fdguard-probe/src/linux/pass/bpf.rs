@@ -8,8 +8,8 @@ use fdguard_proc::ascii::decimal;
 
 use super::Context;
 use crate::linux::borrow::Borrower;
-use crate::linux::kernel::call;
 use crate::linux::table::TableDraft;
+use fdguard_kernel::call;
 
 /// Offset of the name in `struct bpf_map_info` and `struct bpf_prog_info`.
 const MAP_NAME: std::ops::Range<usize> = 24..40;

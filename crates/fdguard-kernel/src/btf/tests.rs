@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Btf, BtfMember, Kind};
+use super::{Btf, BtfMember, Kind, Shape};
 
 /// A description under construction.
 #[derive(Default)]
@@ -76,10 +76,12 @@ fn small() -> Vec<u8> {
 fn members_are_found_also_inside_of_what_has_no_name() {
     let bytes = small();
     let btf = Btf::parse(&bytes).unwrap();
-    let member = |offset, size| Some(BtfMember { offset, size });
-    assert_eq!(btf.member(5, "first"), member(0, 8));
-    assert_eq!(btf.member(5, "__links"), member(8, 4));
-    assert_eq!(btf.member(5, "list"), member(12, 24));
+    let member = |offset, size, of| Some(BtfMember { offset, size, of });
+    assert_eq!(btf.member(5, "first"), member(0, 8, 2));
+    assert_eq!(btf.member(5, "__links"), member(8, 4, 1));
+    assert_eq!(btf.member(5, "list"), member(12, 24, 4));
+    assert_eq!(btf.member_at(5, 2), Some(("list", 12, 4)));
+    assert_eq!(btf.shape(4), Some((4, Shape::Array(1))));
     assert_eq!(btf.member(5, "lin"), None);
     assert_eq!(btf.member(1, "first"), None);
     assert_eq!(btf.size(5), Some(40));
@@ -89,12 +91,14 @@ fn members_are_found_also_inside_of_what_has_no_name() {
 #[test]
 fn all_types_of_one_name_are_found_and_only_of_that_kind() {
     let bytes = small();
-    let btf = Btf::parse(&bytes).unwrap();
-    let named = |kind, name| btf.named(kind, name).collect::<Vec<_>>();
-    assert_eq!(named(Kind::Struct, "thing"), [5, 7]);
-    assert_eq!(named(Kind::Function, "walk"), [6]);
-    assert!(named(Kind::Function, "thing").is_empty());
-    assert!(named(Kind::Struct, "thin").is_empty());
+    let indexed = [(Kind::Struct, "thing"), (Kind::Function, "thing")];
+    for wanted in [&[][..], &indexed] {
+        let btf = Btf::parse_for(&bytes, wanted).unwrap();
+        assert_eq!(btf.named(Kind::Struct, "thing"), [5, 7]);
+        assert_eq!(btf.named(Kind::Function, "walk"), [6]);
+        assert!(btf.named(Kind::Function, "thing").is_empty());
+        assert!(btf.named(Kind::Struct, "thin").is_empty());
+    }
 }
 
 #[test]
@@ -106,7 +110,11 @@ fn a_bit_field_is_no_member_that_can_be_read() {
     let bytes = builder.finish();
     let btf = Btf::parse(&bytes).unwrap();
     assert_eq!(btf.member(2, "bit"), None);
-    let whole = BtfMember { offset: 4, size: 4 };
+    let whole = BtfMember {
+        offset: 4,
+        size: 4,
+        of: 1,
+    };
     assert_eq!(btf.member(2, "whole"), Some(whole));
 }
 
@@ -147,7 +155,7 @@ fn the_running_kernel_describes_its_files() {
         return;
     };
     let btf = Btf::parse(&bytes).unwrap();
-    let file = btf.named(Kind::Struct, "file").next().unwrap();
+    let file = btf.named(Kind::Struct, "file")[0];
     let flags = btf.member(file, "f_flags").unwrap();
     assert_eq!(flags.size, 4);
     assert!(flags.offset < btf.size(file).unwrap());
@@ -158,8 +166,9 @@ fn ask(bytes: &[u8]) {
     let Some(btf) = Btf::parse(bytes) else { return };
     for id in 0..20 {
         let _ = (btf.size(id), btf.member(id, "links"));
+        let _ = (btf.shape(id), btf.member_at(id, 1), btf.name(id));
     }
-    let _ = btf.named(Kind::Struct, "thing").count();
+    let _ = btf.named(Kind::Struct, "thing");
 }
 
 proptest! {
