@@ -45,6 +45,7 @@ mod trace_dir;
 pub use attached::{AttachRefusal, AttachStep, AttachedTrace};
 pub use error::Error;
 pub use inject::{AttachFailure, InjectSource};
+pub use kernel::KernelSource;
 pub use launch::{Options, TracedCommand};
 pub use lifetimes::{SiteDetail, TracedProcess};
 pub use listener::monotonic;

@@ -311,6 +311,7 @@ impl State {
                 let opener = self.lifetimes.path_of(fd).map(StackId);
                 // An interpreter that is cleaning up has left the program's outermost line.
                 let is_finalized = opener.is_some_and(&traits.is_python)
+                    && event.stack != 0
                     && event.tid == self.pid
                     && !(traits.is_in_module)(number(event.stack));
                 self.forget_name(fd, at);

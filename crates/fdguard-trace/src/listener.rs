@@ -23,7 +23,6 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::children::ChildWatch;
 use crate::feed::{Delivery, Feed};
 use crate::lifetimes::{Lifetimes, TraitsOfStacks, UnnamedProcess};
-use crate::observed_trace::is_alive;
 use crate::omission;
 use crate::ring::DrainedEvents;
 use crate::source::{EventReader, TraceSource};
@@ -35,8 +34,6 @@ const LONGEST: Duration = Duration::from_millis(32);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// If this much of a ring is in use, it is read twice as often.
 const BUSY: u64 = EVENTS as u64 / 16;
-/// The most processes whose events are read at the same time: each costs fdguard a descriptor.
-const MOST_RINGS: usize = 256;
 
 /// Listens until it is dropped.
 #[derive(Debug)]
@@ -158,7 +155,7 @@ impl EventPump {
         let latest: HashMap<u32, u64> = keys.map(|key| (key.pid, key.began)).collect();
         for (key, mut reader) in std::mem::take(&mut self.readers) {
             // Checked before reading: a process that is gone now writes nothing afterwards.
-            let is_over = latest.get(&key.pid) != Some(&key.began) || !is_alive(key.pid);
+            let is_over = latest.get(&key.pid) != Some(&key.began) || !self.source.is_running(key);
             // A file that cannot be read any more belongs to no process.
             let Ok(drained) = reader.events.drain(now, is_end || is_over) else {
                 self.close(key, &reader);
@@ -280,7 +277,7 @@ impl EventPump {
             if self.readers.contains_key(&key) || self.over.contains(&key) {
                 continue;
             }
-            if self.readers.len() >= MOST_RINGS {
+            if self.readers.len() >= self.source.most_processes() {
                 self.unread_processes += 1;
                 self.over.insert(key);
                 continue;
@@ -343,9 +340,10 @@ impl EventPump {
         let mut gaps = self.detector.gaps();
         gaps.extend(omission::gaps(&self.all_omissions()));
         if self.unread_processes > 0 {
+            let most = self.source.most_processes();
             gaps.push(Gap::new(
                 format!("hazards in {} processes", self.unread_processes),
-                format!("more than {MOST_RINGS} traced processes run at the same time"),
+                format!("more than {most} traced processes run at the same time"),
                 "trace fewer processes at once",
             ));
         }

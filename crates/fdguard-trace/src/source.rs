@@ -10,6 +10,7 @@ use std::io;
 use fdguard_core::event::CollectedEvents;
 use fdguard_core::{Gap, TraceKey};
 
+use crate::observed_trace::is_alive;
 use crate::ring::DrainedEvents;
 use crate::table::ProcessTable;
 use crate::{BlindReason, Error};
@@ -35,6 +36,17 @@ pub trait TraceSource: Debug + Send + Sync {
 
     /// What a process holds now, or held at its end; `None` while its table is incomplete.
     fn table(&self, key: TraceKey) -> io::Result<Option<ProcessTable>>;
+
+    /// Whether the program of this key still runs; if not, all it did was recorded.
+    fn is_running(&self, key: TraceKey) -> bool {
+        is_alive(key.pid)
+    }
+
+    /// The most processes whose events can be read at the same time.
+    fn most_processes(&self) -> usize {
+        // Each costs fdguard a descriptor.
+        256
+    }
 
     /// Whether the process runs another program by now, which does not record.
     fn is_outlived(&self, key: TraceKey) -> bool;

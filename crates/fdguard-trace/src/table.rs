@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -17,6 +18,7 @@ use fdguard_wire::{
 };
 
 use crate::Error;
+use crate::kernel::StackStore;
 use crate::listener::monotonic;
 use crate::preload::PreloadSource;
 use crate::source::TraceSource;
@@ -70,10 +72,38 @@ pub struct ProcessTable {
     pub prevented: BTreeMap<&'static str, u64>,
     /// The time of its last event, by the monotonic clock; `None` before the first.
     pub last: Option<u64>,
-    stacks: HashMap<u32, Vec<FrameRecord>>,
-    modules: HashMap<u16, PathBuf>,
-    texts: HashMap<u32, (String, String)>,
+    frames: TableFrames,
     file: PathBuf,
+}
+
+/// Where the frames of its stacks are.
+#[derive(Clone, Debug)]
+enum TableFrames {
+    /// Read from its file.
+    Read {
+        stacks: HashMap<u32, Vec<FrameRecord>>,
+        modules: HashMap<u16, PathBuf>,
+        texts: HashMap<u32, (String, String)>,
+    },
+    /// Of a kernel trace, which has one store for all processes.
+    Stored(Arc<StackStore>),
+}
+
+/// What the kernel's events say of a process.
+#[derive(Clone, Debug)]
+pub(crate) struct TableContents {
+    pub(crate) key: TraceKey,
+    pub(crate) comm: String,
+    pub(crate) parent: Option<TraceKey>,
+    pub(crate) open: BTreeMap<u32, Descriptor>,
+    pub(crate) closed: BTreeSet<u32>,
+    pub(crate) accounts: HashMap<u32, Account>,
+    pub(crate) inherited: Vec<u32>,
+    pub(crate) is_attached: bool,
+    pub(crate) lost_events: u64,
+    pub(crate) unseen_closes: u64,
+    pub(crate) last: Option<u64>,
+    pub(crate) stacks: Arc<StackStore>,
 }
 
 /// An open descriptor.
@@ -199,6 +229,9 @@ impl ProcessTables {
 
     /// The stack of a descriptor, innermost first, from the mapping that contains it.
     pub(crate) fn stack(&self, table: &ProcessTable, descriptor: &Descriptor) -> Vec<RawFrame> {
+        if let TableFrames::Stored(stacks) = &table.frames {
+            return stacks.frames(descriptor.stack);
+        }
         let mut owner = table;
         for _ in 0..descriptor.forks {
             let parent = owner.parent.and_then(|key| self.tables.get(&key));
@@ -262,8 +295,10 @@ impl ProcessTable {
 
     /// Replaces the names of modules with names under which fdguard can open them.
     pub(crate) fn relocate(&mut self, mut locate: impl FnMut(&Path) -> PathBuf) {
-        for path in self.modules.values_mut() {
-            *path = locate(path);
+        if let TableFrames::Read { modules, .. } = &mut self.frames {
+            for path in modules.values_mut() {
+                *path = locate(path);
+            }
         }
     }
 
@@ -328,54 +363,94 @@ impl ProcessTable {
             quarantined: image.quarantined(),
             prevented: prevented(image),
             last: None,
-            stacks: HashMap::new(),
-            modules: HashMap::new(),
-            texts: HashMap::new(),
+            frames: TableFrames::Stored(Arc::default()),
             file: path.to_owned(),
         };
-        for stack in table.accounts.keys().copied().collect::<Vec<u32>>() {
-            table.take_stack(image, stack);
-        }
+        table.frames = TableFrames::read(image, table.accounts.keys().copied());
         table
     }
 
-    fn take_stack(&mut self, image: &TableImage<'_>, stack: u32) {
-        let frames: Vec<FrameRecord> = image.frames(stack).collect();
-        for frame in &frames {
-            match frame {
-                FrameRecord::Native { module, .. } => {
-                    self.modules.entry(*module).or_insert_with(|| {
-                        let path = image.module(*module).map_or(&b""[..], |found| found.path);
-                        PathBuf::from(bytes_to_os(path))
-                    });
-                }
-                FrameRecord::Language { text, .. } => {
-                    self.texts.entry(*text).or_insert_with(|| {
-                        let (file, function) = image.text(*text).unwrap_or_default();
-                        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-                        (text(file), text(function))
-                    });
-                }
-                FrameRecord::Address(_) => {}
-            }
+    /// A process that wrote no file.
+    pub(crate) fn recorded(contents: TableContents) -> Self {
+        Self {
+            pid: contents.key.pid,
+            began: contents.key.began,
+            comm: contents.comm,
+            parent: contents.parent,
+            open: contents.open,
+            closed: contents.closed,
+            accounts: contents.accounts,
+            inherited: contents.inherited,
+            is_attached: contents.is_attached,
+            ended: None,
+            unhooked: 0,
+            lost_events: contents.lost_events,
+            lost_stacks: 0,
+            unseen_closes: contents.unseen_closes,
+            is_protected: false,
+            quarantined: 0,
+            prevented: BTreeMap::new(),
+            last: contents.last,
+            frames: TableFrames::Stored(contents.stacks),
+            file: PathBuf::new(),
         }
-        self.stacks.insert(stack, frames);
     }
 
     pub(crate) fn raw_frames(&self, stack: u32) -> Vec<RawFrame> {
-        let frames = self
-            .stacks
-            .get(&stack)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        self.frames.raw_frames(stack)
+    }
+}
+
+impl TableFrames {
+    fn read(image: &TableImage<'_>, numbers: impl Iterator<Item = u32>) -> Self {
+        let (mut stacks, mut modules, mut texts) = (HashMap::new(), HashMap::new(), HashMap::new());
+        for number in numbers {
+            let frames: Vec<FrameRecord> = image.frames(number).collect();
+            for frame in &frames {
+                match frame {
+                    FrameRecord::Native { module, .. } => {
+                        modules.entry(*module).or_insert_with(|| {
+                            let path = image.module(*module).map_or(&b""[..], |found| found.path);
+                            PathBuf::from(bytes_to_os(path))
+                        });
+                    }
+                    FrameRecord::Language { text, .. } => {
+                        texts.entry(*text).or_insert_with(|| {
+                            let (file, function) = image.text(*text).unwrap_or_default();
+                            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                            (text(file), text(function))
+                        });
+                    }
+                    FrameRecord::Address(_) => {}
+                }
+            }
+            stacks.insert(number, frames);
+        }
+        Self::Read {
+            stacks,
+            modules,
+            texts,
+        }
+    }
+
+    fn raw_frames(&self, stack: u32) -> Vec<RawFrame> {
+        let (stacks, modules, texts) = match self {
+            Self::Stored(store) => return store.frames(stack),
+            Self::Read {
+                stacks,
+                modules,
+                texts,
+            } => (stacks, modules, texts),
+        };
+        let frames = stacks.get(&stack).map(Vec::as_slice).unwrap_or_default();
         let raw_frame = |frame: &FrameRecord| match frame {
             FrameRecord::Native { module, offset } => RawFrame::Native {
-                module: self.modules.get(module).cloned().unwrap_or_default(),
+                module: modules.get(module).cloned().unwrap_or_default(),
                 offset: *offset,
             },
             FrameRecord::Address(address) => RawFrame::Unknown(*address),
             FrameRecord::Language { tongue, text, line } => {
-                let (file, function) = self.texts.get(text).cloned().unwrap_or_default();
+                let (file, function) = texts.get(text).cloned().unwrap_or_default();
                 RawFrame::Language {
                     tongue: *tongue,
                     file,

@@ -1,0 +1,664 @@
+//! Applies the kernel's events to tables of descriptors, and writes down what happened in each
+//! process. Pure: `/proc` is read elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use fdguard_core::TraceKey;
+use fdguard_kernel::{KernelEvent, Occurrence};
+use fdguard_wire::{CloseCall, EventKind, EventRecord, OpenCall};
+
+use super::calls::{close_call, fd_call, is_by_comparison, open_call, open_detail};
+use super::fd_table::{FdTable, TableEntry};
+use super::process::{RecordedProcess, TableId, record};
+use super::stack_store::StackStore;
+use super::table_set::TableSet;
+use crate::ring::DrainedEvents;
+use crate::table::{Descriptor, ProcessTable};
+
+/// The error of a close that closed nothing, and of a call on a number that is not open.
+const EBADF: u16 = 9;
+
+/// What every traced process opened and closed.
+#[derive(Debug)]
+pub(super) struct KernelRecords {
+    /// fdguard itself: of its events only the start of a program matters.
+    own: u32,
+    processes: BTreeMap<TraceKey, RecordedProcess>,
+    /// The program that each process runs now.
+    current: HashMap<u32, TraceKey>,
+    tables: TableSet,
+    changes: Vec<ProcessChange>,
+    /// What processes whose records were removed could not see.
+    unseen: UnseenCounts,
+}
+
+/// What happened to processes, for those who read more about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProcessChange {
+    /// An event came of a process that was running before.
+    Found(TraceKey),
+    /// It was forked.
+    Forked {
+        /// The parent.
+        parent: TraceKey,
+        /// The child.
+        child: TraceKey,
+    },
+    /// It executed a program.
+    Executed(TraceKey),
+    /// It has ended, or executed another program.
+    Over(TraceKey),
+}
+
+/// What was not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct UnseenCounts {
+    /// Descriptors whose open was not reported.
+    pub(super) opens: u64,
+    /// Events of threads with a table of their own.
+    pub(super) foreign: u64,
+}
+
+impl KernelRecords {
+    /// Nothing recorded yet. `own` is fdguard's process.
+    pub(super) fn new(own: u32) -> Self {
+        Self {
+            own,
+            processes: BTreeMap::new(),
+            current: HashMap::new(),
+            tables: TableSet::default(),
+            changes: Vec::new(),
+            unseen: UnseenCounts::default(),
+        }
+    }
+
+    /// The numbers that were open in a process before its first event.
+    pub(super) fn add_before(&mut self, key: TraceKey, fds: impl IntoIterator<Item = u32>) {
+        let Some(process) = self.processes.get_mut(&key) else {
+            return;
+        };
+        process.is_attached = true;
+        if let Some(shared) = self.tables.get_mut(process.table) {
+            fds.into_iter().for_each(|fd| shared.table.add_before(fd));
+        }
+    }
+
+    /// Sets the name of a program.
+    pub(super) fn name(&mut self, key: TraceKey, comm: String) {
+        if let Some(process) = self.processes.get_mut(&key) {
+            process.comm = comm;
+        }
+    }
+
+    /// What happened to processes since the last time.
+    pub(super) fn take_changes(&mut self) -> Vec<ProcessChange> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The program that a process runs now.
+    pub(super) fn current(&self, pid: u32) -> Option<TraceKey> {
+        self.current.get(&pid).copied()
+    }
+
+    /// Applies one event.
+    pub(super) fn apply(&mut self, event: &KernelEvent) {
+        if event.pid == self.own {
+            if let Occurrence::Forked { child, .. } = event.what {
+                self.launch(child, event.at);
+            }
+            return;
+        }
+        match &event.what {
+            Occurrence::Forked {
+                child,
+                child_table,
+                open,
+            } => self.fork(event, (*child, *child_table), open.as_deref()),
+            Occurrence::Unshared { open, .. } => self.unshare(event, open.as_deref()),
+            Occurrence::Executed { open } => self.execute(event, open),
+            Occurrence::Exited => self.end(event.pid),
+            // Stacks are unwound elsewhere.
+            Occurrence::Stack(_) => {}
+            _ => {
+                if let Some(table) = self.table_of(event) {
+                    self.change(table, event);
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, table: TableId, event: &KernelEvent) {
+        let by = (event.at, event.tid);
+        match event.what {
+            Occurrence::Opened {
+                fd,
+                call,
+                file,
+                arguments,
+            } => self.open(table, event, (fd, call, file), arguments),
+            Occurrence::Closed {
+                fd,
+                call,
+                errno,
+                file,
+            } => self.close(table, event, (fd, call, errno, file)),
+            Occurrence::ClosedRange { first, last } => {
+                let Some(shared) = self.tables.get_mut(table) else {
+                    return;
+                };
+                let closed = shared.table.close_range(first, last, event.at);
+                self.each(table, event.at, |process| {
+                    for (fd, entry) in &closed {
+                        process.note_close(*fd, entry, event.at);
+                    }
+                    process.push(EventRecord {
+                        more: [u64::from(last), 0],
+                        ..record(EventKind::CloseRange, by, first)
+                    });
+                });
+            }
+            Occurrence::Refused { call, errno } => self.emit(
+                table,
+                EventRecord {
+                    code: open_call(call) as u8,
+                    errno,
+                    stack: event.stack,
+                    ..record(EventKind::Refused, by, 0)
+                },
+            ),
+            Occurrence::BadUse { fd, call } => self.emit(
+                table,
+                EventRecord {
+                    code: fd_call(call) as u8,
+                    errno: EBADF,
+                    stack: event.stack,
+                    ..record(EventKind::Use, by, fd)
+                },
+            ),
+            Occurrence::ClosedInUse { fd, inside, call } => self.emit(
+                table,
+                EventRecord {
+                    code: fd_call(call) as u8,
+                    ..record(EventKind::Inside, (event.at, inside), fd)
+                },
+            ),
+            _ => {}
+        }
+    }
+
+    fn open(
+        &mut self,
+        table: TableId,
+        event: &KernelEvent,
+        (fd, number, file): (u32, u32, u64),
+        arguments: [u64; 3],
+    ) {
+        let (call, is_compared) = (open_call(number), is_by_comparison(number));
+        let Some(shared) = self.tables.get_mut(table) else {
+            return;
+        };
+        if is_compared && shared.table.is_stale(fd, event.at) {
+            return;
+        }
+        let before = shared.table.get(fd).copied();
+        let same = before.filter(|entry| file != 0 && entry.file == file);
+        if same.is_some() && is_compared {
+            return;
+        }
+        let opened = record(EventKind::Open, (event.at, event.tid), fd);
+        let opened = EventRecord {
+            stack: event.stack,
+            ..opened
+        };
+        if let Some(known) = same.filter(|entry| entry.is_by_comparison) {
+            let by = (event.stack, event.tid, call);
+            shared.table.reassign(fd, by);
+            let stack = known.opened.map_or(0, |opened| opened.stack);
+            self.each(table, event.at, |process| {
+                process.note_reassigned(stack, event.stack);
+                process.push(EventRecord {
+                    kind: EventKind::Reassigned,
+                    ..opened
+                });
+            });
+            return;
+        }
+        if let Some(entry) = before.filter(|entry| entry.opened.is_some()) {
+            self.close_unseen(table, (fd, entry), event.at);
+        }
+        let descriptor = Descriptor {
+            generation: 0,
+            stack: event.stack,
+            tid: event.tid,
+            ns: event.at,
+            call,
+            forks: 0,
+            used: 0,
+        };
+        let entry = TableEntry {
+            opened: None,
+            file,
+            is_by_comparison: is_compared,
+        };
+        if let Some(shared) = self.tables.get_mut(table) {
+            shared.table.open(fd, descriptor, entry);
+        }
+        self.each(table, event.at, |process| {
+            process.note_open(fd, event.stack);
+            process.push(EventRecord {
+                code: call as u8,
+                more: [open_detail(call, arguments), 0],
+                ..opened
+            });
+        });
+    }
+
+    /// A number is in use again, or free, and its close was not reported.
+    fn close_unseen(&mut self, table: TableId, (fd, entry): (u32, TableEntry), at: u64) {
+        self.each(table, at, |process| {
+            process.note_close(fd, &entry, at);
+            process.note_unseen_close();
+            process.push(EventRecord {
+                code: CloseCall::Unknown as u8,
+                ..record(EventKind::Close, (at, process.key.pid), fd)
+            });
+        });
+    }
+
+    fn close(
+        &mut self,
+        table: TableId,
+        event: &KernelEvent,
+        (fd, call, errno, file): (u32, u32, u16, u64),
+    ) {
+        let Some(shared) = self.tables.get_mut(table) else {
+            return;
+        };
+        let is_stale = is_by_comparison(call) && shared.table.is_stale(fd, event.at);
+        if is_stale || (is_by_comparison(call) && shared.table.get(fd).is_none()) {
+            return;
+        }
+        // Another thread may have opened the number since a close of it failed.
+        let closed = match errno {
+            EBADF => None,
+            _ => shared.table.close(fd, event.at),
+        };
+        let call = close_call(call);
+        if call == CloseCall::Dup2 && closed.is_none() && file == 0 {
+            return;
+        }
+        self.each(table, event.at, |process| {
+            if let Some(entry) = &closed {
+                process.note_close(fd, entry, event.at);
+            }
+            let has_threads = u64::from(process.has_threads);
+            process.push(EventRecord {
+                code: call as u8,
+                errno,
+                stack: event.stack,
+                more: [0, has_threads],
+                ..record(EventKind::Close, (event.at, event.tid), fd)
+            });
+        });
+    }
+
+    fn emit(&mut self, table: TableId, record: EventRecord) {
+        self.each(table, record.ns, |process| process.push(record));
+    }
+
+    /// Every process that has this table.
+    fn each(&mut self, table: TableId, at: u64, mut what: impl FnMut(&mut RecordedProcess)) {
+        let Some(shared) = self.tables.get_mut(table) else {
+            return;
+        };
+        shared.changed = shared.changed.max(at);
+        for pid in &shared.pids {
+            let key = self.current.get(pid);
+            if let Some(process) = key.and_then(|key| self.processes.get_mut(key)) {
+                what(process);
+            }
+        }
+    }
+
+    /// The table that an event is about; `None` for one that only some thread has.
+    fn table_of(&mut self, event: &KernelEvent) -> Option<TableId> {
+        let key = self.ensure(event.pid, event.at)?;
+        let process = self.processes.get_mut(&key)?;
+        process.has_threads |= event.tid != event.pid;
+        let own = process.table;
+        let address = self.tables.get(own).and_then(|shared| shared.address);
+        let known = self.tables.at(event.table);
+        match (known, address) {
+            (Some(known), _) if known == own => Some(own),
+            // Its first event: it shares the table of a process that is known.
+            (Some(known), None) => {
+                self.move_to(key, known);
+                Some(known)
+            }
+            (None, None) => {
+                self.tables.bind(own, event.table);
+                Some(own)
+            }
+            // The first thread left the table that it shared: it has a copy.
+            (_, Some(_)) if event.tid == event.pid => {
+                let copy = self.tables.get(own).map(|shared| shared.table.clone());
+                let table = match known {
+                    Some(known) => known,
+                    None => self.tables.add(copy.unwrap_or_default()),
+                };
+                self.move_to(key, table);
+                self.tables.bind(table, event.table);
+                Some(table)
+            }
+            (_, Some(_)) => {
+                process.foreign += 1;
+                None
+            }
+        }
+    }
+
+    /// A thread has a table of its own from now on. If it is the first of its process, that is the
+    /// process's.
+    fn unshare(&mut self, event: &KernelEvent, open: Option<&[u32]>) {
+        if event.tid != event.pid {
+            return;
+        }
+        let Some(key) = self.ensure(event.pid, event.at) else {
+            return;
+        };
+        let before = self.table_id(event.pid);
+        let shared = before.and_then(|table| self.tables.get(table));
+        let mut copy = shared
+            .map(|shared| shared.table.clone())
+            .unwrap_or_default();
+        if let Some(open) = open {
+            copy.keep_only(open);
+        }
+        let table = self.tables.add(copy);
+        self.move_to(key, table);
+        self.tables.bind(table, event.table);
+    }
+
+    fn fork(
+        &mut self,
+        event: &KernelEvent,
+        (child, child_table): (u32, u64),
+        open: Option<&[u32]>,
+    ) {
+        let Some(table) = self.table_of(event) else {
+            return;
+        };
+        let Some(parent) = self.current(event.pid) else {
+            return;
+        };
+        if child_table == event.table {
+            self.end(child);
+            let key = self.key(child, event.at);
+            let process = RecordedProcess::new(key, Some(parent), table);
+            self.insert(process);
+        } else {
+            let shared = self.tables.get(table);
+            let copy = shared.map(|one| one.table.copy_for_child());
+            let mut copy = copy.unwrap_or_default();
+            if let Some(open) = open {
+                copy.keep_only(open);
+            }
+            self.begin(child, event.at, Some(parent), copy);
+            if let Some(table) = self.table_id(child) {
+                self.tables.bind(table, child_table);
+            }
+        }
+        let (from, comm) = match self.processes.get(&parent) {
+            Some(parent) => (parent.is_launching, parent.comm.clone()),
+            None => return,
+        };
+        let Some(child) = self.current(child) else {
+            return;
+        };
+        if let Some(process) = self.processes.get_mut(&child) {
+            process.is_launching = from;
+            process.comm = comm;
+        }
+        self.changes.push(ProcessChange::Forked { parent, child });
+    }
+
+    /// fdguard starts a program.
+    fn launch(&mut self, pid: u32, at: u64) {
+        let key = self.begin(pid, at, None, FdTable::default());
+        if let Some(process) = self.processes.get_mut(&key) {
+            process.is_launching = true;
+        }
+    }
+
+    fn execute(&mut self, event: &KernelEvent, open: &[u32]) {
+        let before = self.current(event.pid);
+        self.end(event.pid);
+        // A child that did nothing before its exec is of no interest.
+        if let Some(before) = before
+            && let Some(process) = self.processes.get(&before)
+            && (process.is_launching || process.is_blank())
+        {
+            self.processes.remove(&before);
+        }
+        let table = FdTable::opened_before(open.iter().copied());
+        let key = self.begin(event.pid, event.at, None, table);
+        if let Some(table) = self.table_id(event.pid) {
+            self.tables.bind(table, event.table);
+        }
+        self.changes.push(ProcessChange::Executed(key));
+    }
+
+    /// The program of a process is over: it has ended, or executed another one.
+    pub(super) fn end(&mut self, pid: u32) {
+        let Some(key) = self.current.remove(&pid) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(&key) else {
+            return;
+        };
+        process.last_table = self.tables.leave(process.table, pid);
+        if process.is_launching {
+            self.processes.remove(&key);
+        }
+        self.changes.push(ProcessChange::Over(key));
+    }
+
+    fn begin(&mut self, pid: u32, at: u64, parent: Option<TraceKey>, table: FdTable) -> TraceKey {
+        // If the end of an earlier process with this number was not reported, it is over now.
+        self.end(pid);
+        let table = self.tables.add(table);
+        let key = self.key(pid, at);
+        self.insert(RecordedProcess::new(key, parent, table));
+        key
+    }
+
+    /// A key that is later than those of earlier programs of the process.
+    fn key(&self, pid: u32, at: u64) -> TraceKey {
+        let (first, last) = (
+            TraceKey { pid, began: 0 },
+            TraceKey {
+                pid,
+                began: u64::MAX,
+            },
+        );
+        let earlier = self.processes.range(first..=last).next_back();
+        let after = earlier.map_or(0, |(key, _)| key.began.saturating_add(1));
+        let began = at.max(after);
+        TraceKey { pid, began }
+    }
+
+    fn insert(&mut self, process: RecordedProcess) {
+        let pid = process.key.pid;
+        self.tables.join(process.table, pid);
+        self.current.insert(pid, process.key);
+        self.processes.insert(process.key, process);
+    }
+
+    fn table_id(&self, pid: u32) -> Option<TableId> {
+        let key = self.current.get(&pid)?;
+        self.processes.get(key).map(|process| process.table)
+    }
+
+    fn move_to(&mut self, key: TraceKey, table: TableId) {
+        let Some(process) = self.processes.get_mut(&key) else {
+            return;
+        };
+        let left = std::mem::replace(&mut process.table, table);
+        self.tables.leave(left, key.pid);
+        self.tables.join(table, key.pid);
+    }
+
+    /// Events were lost, of unknown processes: all of them are doubtful.
+    pub(super) fn lose(&mut self, count: u64) {
+        let mut is_first = true;
+        for key in self.current.values() {
+            if let Some(process) = self.processes.get_mut(key) {
+                process.lose(count, std::mem::take(&mut is_first));
+            }
+        }
+    }
+
+    /// Corrects the table of a process by what is open in it at this time, when all events were
+    /// applied. Returns how much was wrong.
+    pub(super) fn reconcile(&mut self, pid: u32, open: &BTreeSet<u32>, at: u64) -> usize {
+        let Some(table) = self.table_id(pid) else {
+            return 0;
+        };
+        let Some(shared) = self.tables.get(table) else {
+            return 0;
+        };
+        if self.is_launching(pid) {
+            return 0;
+        }
+        let known: BTreeSet<u32> = shared.table.fds().collect();
+        if let Some(shared) = self.tables.get_mut(table) {
+            shared.checked = at;
+        }
+        let gone: Vec<u32> = known.difference(open).copied().collect();
+        let new: Vec<u32> = open.difference(&known).copied().collect();
+        for fd in &gone {
+            let shared = self.tables.get_mut(table);
+            if let Some(entry) = shared.and_then(|shared| shared.table.close(*fd, at)) {
+                self.close_unseen(table, (*fd, entry), at);
+            }
+        }
+        for fd in &new {
+            self.open_unseen(table, *fd, (at, pid));
+        }
+        gone.len() + new.len()
+    }
+
+    /// A number is in use whose open was not reported.
+    fn open_unseen(&mut self, table: TableId, fd: u32, (at, pid): (u64, u32)) {
+        let descriptor = Descriptor {
+            generation: 0,
+            stack: 0,
+            tid: pid,
+            ns: at,
+            call: OpenCall::Unknown,
+            forks: 0,
+            used: 0,
+        };
+        let entry = TableEntry {
+            opened: None,
+            file: 0,
+            is_by_comparison: true,
+        };
+        if let Some(shared) = self.tables.get_mut(table) {
+            shared.table.open(fd, descriptor, entry);
+        }
+        self.each(table, at, |process| {
+            process.unseen_opens += 1;
+            process.note_open(fd, 0);
+            process.push(record(EventKind::Open, (at, process.key.pid), fd));
+        });
+    }
+
+    /// Processes whose tables are worth a comparison: see [`TableSet::unchecked`].
+    pub(super) fn unchecked(&self, quiet: u64, old: u64) -> Vec<u32> {
+        self.tables.unchecked(quiet, old)
+    }
+
+    fn is_launching(&self, pid: u32) -> bool {
+        let process = self.current(pid).and_then(|key| self.processes.get(&key));
+        process.is_some_and(|process| process.is_launching)
+    }
+
+    /// The program that a process runs now; one that is not known begins.
+    pub(super) fn ensure(&mut self, pid: u32, at: u64) -> Option<TraceKey> {
+        if pid == self.own {
+            return None;
+        }
+        let known = self.current(pid);
+        Some(known.unwrap_or_else(|| {
+            let key = self.begin(pid, at, None, FdTable::default());
+            self.changes.push(ProcessChange::Found(key));
+            key
+        }))
+    }
+
+    /// When the table of a process last changed.
+    pub(super) fn changed(&self, pid: u32) -> Option<u64> {
+        let table = self.table_id(pid)?;
+        self.tables.get(table).map(|shared| shared.changed)
+    }
+
+    /// Every program with records, sorted.
+    pub(super) fn keys(&self) -> Vec<TraceKey> {
+        let shown = self.processes.values().filter(|one| !one.is_launching);
+        shown.map(|one| one.key).collect()
+    }
+
+    /// The processes that run.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.current.keys().copied().collect()
+    }
+
+    /// Whether the program of this key is over.
+    pub(super) fn is_over(&self, key: TraceKey) -> bool {
+        self.processes
+            .get(&key)
+            .is_none_or(RecordedProcess::is_over)
+    }
+
+    /// Takes the events of a program; `None` if it is unknown.
+    pub(super) fn drain(
+        &mut self,
+        key: TraceKey,
+        stacks: &StackStore,
+        is_end: bool,
+    ) -> Option<DrainedEvents> {
+        let process = self.processes.get_mut(&key)?;
+        Some(process.drain(stacks, is_end))
+    }
+
+    /// What a program holds, or held at its end.
+    pub(super) fn table(&self, key: TraceKey, stacks: &Arc<StackStore>) -> Option<ProcessTable> {
+        let process = self.processes.get(&key)?;
+        let live = || self.tables.get(process.table).map(|one| &one.table);
+        let table = process.last_table.as_ref().or_else(live)?;
+        Some(process.table(table, stacks))
+    }
+
+    /// Removes the records of a program that is over.
+    pub(super) fn remove(&mut self, key: TraceKey) {
+        if let Some(process) = self.processes.get(&key).filter(|one| one.is_over()) {
+            self.unseen.opens += process.unseen_opens;
+            self.unseen.foreign += process.foreign;
+            self.processes.remove(&key);
+        }
+    }
+
+    /// What was not seen.
+    pub(super) fn unseen(&self) -> UnseenCounts {
+        let add = |counts: UnseenCounts, one: &RecordedProcess| UnseenCounts {
+            opens: counts.opens + one.unseen_opens,
+            foreign: counts.foreign + one.foreign,
+        };
+        self.processes.values().fold(self.unseen, add)
+    }
+}
+
+#[cfg(test)]
+mod tests;

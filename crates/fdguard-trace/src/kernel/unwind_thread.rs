@@ -1,0 +1,131 @@
+//! The thread that unwinds copied stacks, so that reading the kernel's events never waits for it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use fdguard_core::TraceKey;
+use fdguard_kernel::CapturedStack;
+
+use super::records::ProcessChange;
+use super::stack_store::StackStore;
+use super::unwinder::{ProcessUnwinder, UnwindFiles};
+
+/// What there is to do, in the order of the events.
+#[derive(Debug)]
+pub(super) enum UnwindTask {
+    /// Something happened to a process.
+    Change(ProcessChange),
+    /// A stack of this program.
+    Stack(TraceKey, Box<CapturedStack>),
+}
+
+/// A stack that the kernel can recognise from now on: its number, and what it has to find in the
+/// memory above the stack pointer.
+pub(super) type KnownStack<'a> = (u32, &'a [(u32, u64)]);
+
+/// What could not be found.
+#[derive(Debug, Default)]
+pub(super) struct UnwindFailures {
+    /// Stacks of programs that were gone before their files could be looked up.
+    pub(super) unknown: u64,
+    /// Files that are mapped and cannot be opened, with a process that has them.
+    pub(super) unreadable: BTreeSet<(PathBuf, u32)>,
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(super) struct UnwindThread {
+    tasks: Option<Sender<UnwindTask>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl UnwindThread {
+    /// Starts it. `remember` is called with each stack that was unwound.
+    pub(super) fn start(
+        stacks: Arc<StackStore>,
+        failures: Arc<Mutex<UnwindFailures>>,
+        remember: impl Fn(KnownStack<'_>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (tasks, received) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("fdguard-unwind".to_owned())
+            .spawn(move || work(&received, &stacks, &failures, &remember))?;
+        Ok(Self {
+            tasks: Some(tasks),
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn send(&self, task: UnwindTask) {
+        if let Some(tasks) = &self.tasks {
+            // It ends only when this is dropped.
+            drop(tasks.send(task));
+        }
+    }
+}
+
+impl Drop for UnwindThread {
+    fn drop(&mut self) {
+        drop(self.tasks.take());
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, the panic was already shown.
+            drop(thread.join());
+        }
+    }
+}
+
+fn work(
+    tasks: &Receiver<UnwindTask>,
+    stacks: &StackStore,
+    failures: &Mutex<UnwindFailures>,
+    remember: &dyn Fn(KnownStack<'_>),
+) {
+    let mut files = UnwindFiles::new();
+    let mut programs: HashMap<TraceKey, ProcessUnwinder> = HashMap::new();
+    for task in tasks {
+        match task {
+            UnwindTask::Change(ProcessChange::Forked { parent, child }) => {
+                if let Some(program) = programs.get(&parent) {
+                    programs.insert(child, program.for_child(child.pid));
+                }
+            }
+            UnwindTask::Change(ProcessChange::Found(key) | ProcessChange::Executed(key)) => {
+                let mut program = ProcessUnwinder::new(key.pid);
+                program.load(&mut files);
+                programs.insert(key, program);
+            }
+            UnwindTask::Change(ProcessChange::Over(key)) => {
+                programs.remove(&key);
+            }
+            UnwindTask::Stack(key, stack) => {
+                let program = programs.entry(key);
+                let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
+                unwind(program, &stack, &mut files, (stacks, failures), remember);
+            }
+        }
+    }
+}
+
+fn unwind(
+    program: &mut ProcessUnwinder,
+    stack: &CapturedStack,
+    files: &mut UnwindFiles,
+    (stacks, failures): (&StackStore, &Mutex<UnwindFailures>),
+    remember: &dyn Fn(KnownStack<'_>),
+) {
+    let unwound = program.unwind(stack, files);
+    let unreadable = program.files().unreadable();
+    if unwound.is_unknown || !unreadable.is_empty() {
+        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.unknown += u64::from(unwound.is_nameless());
+        let unreadable = unreadable.into_iter().map(|path| (path, stack.pid));
+        failures.unreadable.extend(unreadable);
+    }
+    if !stack.memory.is_empty() && !unwound.is_unknown {
+        remember((stack.number, &unwound.slots));
+    }
+    stacks.insert(stack.number, unwound.frames);
+}

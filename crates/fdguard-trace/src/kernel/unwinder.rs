@@ -1,0 +1,248 @@
+//! Unwinds stacks that the kernel copied, with the tables of the files that a process has mapped.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fdguard_kernel::CapturedStack;
+use fdguard_proc::maps::{regions, unescaped};
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{FrameAddress, Unwinder as _};
+
+use super::unwind_file::UnwindFile;
+use crate::module_files::{ModuleFiles, file_and_name};
+use crate::table::RawFrame;
+
+/// The most frames of a stack that are followed.
+const MOST_FRAMES: usize = 256;
+
+/// The tables of files, by where they can be opened.
+pub(super) type UnwindFiles = HashMap<(PathBuf, u64), Option<Arc<UnwindFile>>>;
+
+/// One program in one process: what it has mapped.
+pub(super) struct ProcessUnwinder {
+    pid: u32,
+    modules: Vec<MappedCode>,
+    files: Arc<ModuleFiles>,
+    unwinder: UnwinderX86_64<Arc<[u8]>>,
+    cache: CacheX86_64,
+}
+
+/// Executable memory of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MappedCode {
+    start: u64,
+    end: u64,
+    bias: u64,
+    /// Under which name the file can be opened.
+    file: PathBuf,
+}
+
+/// A stack that was followed as far as possible.
+#[derive(Debug, Default)]
+pub(super) struct UnwoundStack {
+    /// Innermost first.
+    pub(super) frames: Vec<RawFrame>,
+    /// What was read of the copied memory, by its distance from the stack pointer: as long as it is
+    /// the same, so is the stack.
+    pub(super) slots: Vec<(u32, u64)>,
+    /// Whether some code was found in no file.
+    pub(super) is_unknown: bool,
+}
+
+impl UnwoundStack {
+    /// Whether no frame of it is in a known file.
+    pub(super) fn is_nameless(&self) -> bool {
+        let is_unknown = |one: &RawFrame| matches!(one, RawFrame::Unknown(_));
+        self.frames.iter().all(is_unknown)
+    }
+}
+
+impl ProcessUnwinder {
+    pub(super) fn new(pid: u32) -> Self {
+        Self {
+            pid,
+            modules: Vec::new(),
+            files: Arc::new(ModuleFiles::new(pid)),
+            unwinder: UnwinderX86_64::new(),
+            cache: CacheX86_64::new(),
+        }
+    }
+
+    /// The same for a forked child, which has mapped what its parent has.
+    pub(super) fn for_child(&self, pid: u32) -> Self {
+        Self {
+            pid,
+            modules: self.modules.clone(),
+            files: Arc::clone(&self.files),
+            unwinder: self.unwinder.clone(),
+            cache: CacheX86_64::new(),
+        }
+    }
+
+    /// Its files that cannot be read.
+    pub(super) fn files(&self) -> &ModuleFiles {
+        &self.files
+    }
+
+    /// Reads what is mapped now. A process that is gone keeps what it had.
+    pub(super) fn load(&mut self, known: &mut UnwindFiles) {
+        let Ok(maps) = std::fs::read(format!("/proc/{}/maps", self.pid)) else {
+            return;
+        };
+        let code = regions(&maps).filter(|one| {
+            one.rights.get(2) == Some(&b'x') && one.path.starts_with(b"/") && one.ino != 0
+        });
+        let mut modules = Vec::new();
+        for region in code {
+            let name = region
+                .path
+                .strip_suffix(b" (deleted)")
+                .unwrap_or(region.path);
+            let path = PathBuf::from(OsString::from_vec(unescaped(name)));
+            let file = self.files.locate(&path);
+            let tables = known.entry((file.clone(), region.ino));
+            let tables =
+                tables.or_insert_with(|| UnwindFile::read(&file_and_name(&file).0).map(Arc::new));
+            let bias = tables
+                .as_ref()
+                .and_then(|one| one.bias(region.start, region.offset));
+            let (Some(tables), Some(bias)) = (tables, bias) else {
+                continue;
+            };
+            let code = MappedCode {
+                start: region.start,
+                end: region.end,
+                bias,
+                file,
+            };
+            if !self.modules.contains(&code) {
+                self.unwinder.remove_module(code.start);
+                self.unwinder.add_module(framehop::Module::new(
+                    code.file.display().to_string(),
+                    code.start..code.end,
+                    bias.wrapping_add(tables.base()),
+                    tables.sections(),
+                ));
+            }
+            modules.push(code);
+        }
+        if modules.is_empty() {
+            return;
+        }
+        for gone in self.modules.iter().filter(|old| !modules.contains(old)) {
+            if !modules.iter().any(|one| one.start == gone.start) {
+                self.unwinder.remove_module(gone.start);
+            }
+        }
+        self.modules = modules;
+    }
+
+    fn module(&self, address: u64) -> Option<&MappedCode> {
+        let after = self.modules.partition_point(|one| one.start <= address);
+        let module = self.modules.get(after.checked_sub(1)?)?;
+        (address < module.end).then_some(module)
+    }
+
+    /// The frame of an address inside an instruction; `None` if no file is mapped there.
+    fn frame(&self, address: u64) -> Option<RawFrame> {
+        let module = self.module(address)?;
+        Some(RawFrame::Native {
+            module: module.file.clone(),
+            offset: address.wrapping_sub(module.bias),
+        })
+    }
+
+    /// Follows a stack. If some code is in no file that is known, the list of files is read again.
+    pub(super) fn unwind(
+        &mut self,
+        stack: &CapturedStack,
+        known: &mut UnwindFiles,
+    ) -> UnwoundStack {
+        let unwound = self.walk(stack);
+        if !unwound.is_unknown {
+            return unwound;
+        }
+        self.load(known);
+        self.walk(stack)
+    }
+
+    fn walk(&mut self, stack: &CapturedStack) -> UnwoundStack {
+        match stack.memory.is_empty() {
+            true => self.name_frames(&stack.frames),
+            false => self.walk_memory(stack),
+        }
+    }
+
+    /// Frames that the kernel has already followed: the first is the instruction, the others are
+    /// return addresses.
+    fn name_frames(&self, frames: &[u64]) -> UnwoundStack {
+        let mut unwound = UnwoundStack::default();
+        for (at, address) in frames.iter().copied().enumerate() {
+            let lookup = if at == 0 {
+                address
+            } else {
+                address.saturating_sub(1)
+            };
+            let frame = self.frame(lookup);
+            unwound.is_unknown |= frame.is_none();
+            unwound
+                .frames
+                .push(frame.unwrap_or(RawFrame::Unknown(address)));
+        }
+        unwound
+    }
+
+    fn walk_memory(&mut self, stack: &CapturedStack) -> UnwoundStack {
+        let (sp, memory) = (stack.registers.sp, &stack.memory);
+        let mut slots = Vec::new();
+        let mut read = |address: u64| {
+            let at = address.checked_sub(sp).ok_or(())?;
+            let index = usize::try_from(at).map_err(|_| ())?;
+            let bytes = memory.get(index..index.saturating_add(8)).ok_or(())?;
+            let word = u64::from_le_bytes(bytes.try_into().map_err(|_| ())?);
+            slots.push((u32::try_from(at).unwrap_or(u32::MAX), word));
+            Ok(word)
+        };
+        let registers = stack.registers;
+        let mut state = UnwindRegsX86_64::new(registers.ip, registers.sp, registers.bp);
+        let mut address = FrameAddress::from_instruction_pointer(registers.ip);
+        let mut unwound = UnwoundStack::default();
+        while unwound.frames.len() < MOST_FRAMES {
+            let code = address.address_for_lookup();
+            let Some(frame) = self.frame(code) else {
+                unwound.is_unknown = true;
+                unwound.frames.push(RawFrame::Unknown(code));
+                break;
+            };
+            unwound.frames.push(frame);
+            let next = self
+                .unwinder
+                .unwind_frame(address, &mut state, &mut self.cache, &mut read);
+            let next = next
+                .ok()
+                .flatten()
+                .and_then(FrameAddress::from_return_address);
+            let Some(next) = next else {
+                break;
+            };
+            address = next;
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        unwound.slots = slots;
+        unwound
+    }
+}
+
+impl std::fmt::Debug for ProcessUnwinder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.modules.iter().map(|one| Path::new(&one.file));
+        f.debug_struct("ProcessUnwinder")
+            .field("pid", &self.pid)
+            .field("modules", &names.collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
