@@ -4,7 +4,7 @@
 #include "kernel.h"
 
 enum call {
-    CALL_open = 2, CALL_close = 3, CALL_ioctl = 16, CALL_pipe = 22, CALL_dup = 32, CALL_dup2 = 33,
+    CALL_open = 2, CALL_close = 3, CALL_mmap = 9, CALL_ioctl = 16, CALL_pipe = 22, CALL_dup = 32, CALL_dup2 = 33,
     CALL_socket = 41, CALL_accept = 43, CALL_recvmsg = 47, CALL_socketpair = 53,
     CALL_getsockopt = 55, CALL_clone = 56, CALL_fcntl = 72, CALL_creat = 85,
     CALL_epoll_create = 213, CALL_mq_open = 240, CALL_inotify_init = 253, CALL_openat = 257,
@@ -53,6 +53,7 @@ static const volatile u8 classes[CALLS] = {
     [CALL_getsockopt] = USES | AFTER, [CALL_clone] = AFTER, [CALL_clone3] = AFTER,
     [CALL_unshare] = BEFORE | AFTER, [CALL_close] = BEFORE | AFTER,
     [CALL_close_range] = BEFORE | AFTER,
+    [CALL_mmap] = AFTER,
     [CALL_ioctl] = USES | COMPARED, [CALL_io_uring_enter] = USES | COMPARED,
     // Calls that only use a descriptor.
     [0] = USES, [1] = USES, [5] = USES, [8] = USES, [17 ... 20] = USES, [42] = USES,

@@ -236,6 +236,10 @@ int after_call(u64 *ctx)
     u8 class = classes[call & (CALLS - 1)];
     if (!(class & (OPENS | AFTER | COMPARED)) && (result != -EBADF || !class))
         return 0;
+    if (call == CALL_mmap) {
+        after_python_mapping(regs, result);
+        return 0;
+    }
     if (is_sometimes_new(call) && result >= 0 && !returns_new(regs, call))
         return 0;
     struct work *work = begin_work();
@@ -309,6 +313,7 @@ int after_fork(u64 *ctx)
         struct process process = {.mode = work->mode};
         bpf_map_update_elem(&followed, &pid, &process, ANY);
     }
+    after_python_fork(work->pid, pid);
     u64 table = (u64)child->files;
     bool listed = table != (u64)current()->files && list_numbers(work, child);
     struct record *record = reserve(work, FORKED);
@@ -327,6 +332,7 @@ int after_exec(u64 *ctx)
     struct work *work = begin_work();
     if (!work)
         return 0;
+    after_python_exec(work->pid);
     // Whatever its stacks were, the new program's may be different.
     if (work->is_followed) {
         struct process process = {.mode = first_mode};
@@ -356,6 +362,7 @@ int before_end(u64 *ctx)
     // Two last threads may both see that they are; only one removes the process.
     if (work->is_followed && bpf_map_delete_elem(&followed, &work->pid))
         return 0;
+    bpf_map_delete_elem(&python_processes, &work->pid);
     struct record *record = reserve(work, EXITED);
     if (record)
         submit(record);

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::python;
 use crate::{KernelEvent, Occurrence};
 
 /// Bytes of a record without numbers.
-const RECORD: usize = 72;
+pub(crate) const RECORD: usize = 72;
 
 /// Decodes records in the order of the ring.
 #[derive(Debug, Default)]
@@ -93,7 +94,7 @@ impl Decoder {
                 from: file,
                 open: self.take_numbers(tid, call),
             },
-            _ => return None,
+            _ => return python::decode(kind, record.0),
         })
     }
 

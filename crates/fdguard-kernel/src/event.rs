@@ -102,6 +102,8 @@ pub enum Occurrence {
     Exited,
     /// A code object that frames of later stacks refer to.
     PythonCode(Box<CapturedCode>),
+    /// The process has mapped a `libpython` that is not known yet.
+    PythonMapped,
     /// A stack that was not seen before.
     Stack(Box<CapturedStack>),
 }

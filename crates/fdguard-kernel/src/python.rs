@@ -1,4 +1,23 @@
-//! Where an interpreter keeps what the walk of Python frames reads.
+//! Where an interpreter keeps what the walk of Python frames reads, and what the walk reports.
+
+use std::io;
+
+use crate::decode::RECORD;
+use crate::{CapturedCode, CapturedStack, KernelTracer, LanguageFrame, Occurrence};
+
+/// Records of `bpf/python.h`.
+const CODE: u16 = 40;
+const STACK: u16 = 41;
+const MAPPED: u16 = 42;
+/// Bytes of a frame.
+const FRAME: usize = 24;
+/// Where the parts of a code record begin, and where its table of lines does.
+const OBJECT: usize = RECORD + 24;
+const FILE: usize = OBJECT + 256;
+const NAME: usize = FILE + 2048;
+const LINES: usize = NAME + 1024;
+/// The size of a table that was not copied.
+const NOT_COPIED: u64 = 16384;
 
 /// A `CPython`, as `bpf/python.bpf.h` needs it. Offsets are in bytes; those that a version lacks
 /// are 0.
@@ -111,4 +130,83 @@ impl PythonLayout {
         }
         bytes
     }
+}
+
+impl KernelTracer {
+    /// From now on the Python frames of this process are walked, which has this interpreter.
+    pub fn set_python(&self, pid: u32, layout: &PythonLayout) -> io::Result<()> {
+        let processes = self.object.map("python_processes")?;
+        Ok(processes.update(&pid.to_ne_bytes(), &layout.to_bytes())?)
+    }
+
+    /// From now on every followed process that maps this file is known to run this interpreter. The
+    /// device is the kernel's number, as `stat` reports it.
+    pub fn add_python_file(
+        &self,
+        device: u64,
+        inode: u64,
+        layout: &PythonLayout,
+    ) -> io::Result<()> {
+        let major = u64::from(rustix::fs::major(device));
+        let device = major << 20 | u64::from(rustix::fs::minor(device));
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&inode.to_ne_bytes());
+        key[8..].copy_from_slice(&device.to_ne_bytes());
+        let files = self.object.map("python_files")?;
+        Ok(files.update(&key, &layout.to_bytes())?)
+    }
+}
+
+/// What a record of the walk says; `None` for other records.
+pub(crate) fn decode(kind: u16, record: &[u8]) -> Option<Occurrence> {
+    match kind {
+        CODE => decode_code(record).map(|code| Occurrence::PythonCode(Box::new(code))),
+        STACK => decode_stack(record).map(|stack| Occurrence::Stack(Box::new(stack))),
+        MAPPED => Some(Occurrence::PythonMapped),
+        _ => None,
+    }
+}
+
+fn decode_code(record: &[u8]) -> Option<CapturedCode> {
+    let part = |from: usize, to: usize| Some(record.get(from..to)?.to_vec());
+    let lines = match long(record, RECORD + 16)? {
+        NOT_COPIED => None,
+        size => Some(part(
+            LINES,
+            LINES.checked_add(usize::try_from(size).ok()?)?,
+        )?),
+    };
+    Some(CapturedCode {
+        pid: word(record, 16)?,
+        code: long(record, RECORD)?,
+        identity: long(record, RECORD + 8)?,
+        object: part(OBJECT, FILE)?,
+        file: part(FILE, NAME)?,
+        name: part(NAME, LINES)?,
+        lines,
+    })
+}
+
+fn decode_stack(record: &[u8]) -> Option<CapturedStack> {
+    let frames = record.get(RECORD..)?.chunks_exact(FRAME).map(|frame| {
+        Some(LanguageFrame {
+            code: long(frame, 0)?,
+            identity: long(frame, 8)?,
+            instruction: word(frame, 16)?.cast_signed(),
+        })
+    });
+    Some(CapturedStack {
+        number: word(record, 24)?,
+        pid: word(record, 16)?,
+        language: frames.collect::<Option<_>>()?,
+        ..CapturedStack::default()
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }

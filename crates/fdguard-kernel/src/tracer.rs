@@ -51,7 +51,7 @@ const PROGRAMS: [&str; 5] = [
 /// The loaded programs. Dropping it removes them.
 #[derive(Debug)]
 pub struct KernelTracer {
-    object: LoadedObject,
+    pub(crate) object: LoadedObject,
     events: Ring,
     decoder: Decoder,
     /// The programs run as long as these are open.

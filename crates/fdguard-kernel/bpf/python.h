@@ -1,0 +1,479 @@
+// The frames of CPython, walked in the thread that makes the call.
+//
+// User space says where an interpreter keeps what is read (decision 101). The thread state must
+// name this thread, and every code object must have the interpreter's type of code objects: what
+// fails is not Python, or has another layout, and yields no frames.
+//
+// A code object is copied when a frame of it is first seen: it may be gone, with its process, when
+// user space reads the record.
+#pragma once
+
+#include "table.h"
+#include "work.h"
+
+#define PYTHON_FRAMES 64
+// Entries from C and frames that are being created are skipped.
+#define PYTHON_STEPS (3 * PYTHON_FRAMES)
+#define PYTHON_OBJECT 256
+#define PYTHON_FILE 2048
+#define PYTHON_NAME 1024
+#define PYTHON_LINES 16384
+#define PYTHON_PAGE 4096
+// Of stacks with Python frames: other stacks are counted below.
+#define PYTHON_NUMBERS (1u << 31)
+
+enum { PYTHON_CODE = 40, PYTHON_STACK, PYTHON_MAPPED };
+enum { OWNED_BY_GENERATOR = 1, OWNED_BY_C_STACK = 3 };
+enum { PROT_EXEC = 4 };
+
+// glibc on x86-64 keeps the values of a thread in blocks of 32 pairs (sequence, value); 32 pointers
+// to blocks are here in struct pthread. The thread state that is found so must name the thread.
+enum { THREAD_BLOCKS = 0x510, BLOCK_KEYS = 32, THREAD_KEYS = 1024 };
+
+// As PythonLayout::to_bytes has it. In python_files the addresses are the file's own.
+struct python_layout {
+    u64 runtime;
+    u64 code_type;
+    // Of the executable segment: its address, and its offset in the file.
+    u64 segment_address;
+    u64 segment_offset;
+    u16 minor;
+    u16 runtime_finalizing;
+    u16 runtime_thread_key;
+    u16 thread_frame;
+    u16 thread_id;
+    u16 cframe_current;
+    u16 frame_span;
+    u16 frame_code;
+    u16 frame_back;
+    u16 frame_instruction;
+    u16 frame_owner;
+    u16 object_type;
+    u16 code_size;
+    u16 code_filename;
+    u16 code_name;
+    u16 code_first_line;
+    u16 code_first_traceable;
+    u16 code_start;
+    u16 code_lines;
+    u16 unicode_length;
+    u16 unicode_state;
+    u16 unicode_ascii;
+    u16 unicode_compact;
+    u16 state_kind_shift;
+    u16 state_is_compact;
+    u16 state_is_ascii;
+    u16 bytes_length;
+    u16 bytes_start;
+};
+
+struct python_frame {
+    u64 code;
+    // Covers the file, the name and the first line of the code object.
+    u64 identity;
+    // Bytes into the code; negative before the first instruction.
+    s32 instruction;
+    u32 unused;
+};
+
+struct python_file_key {
+    u64 inode;
+    u64 device;
+};
+
+struct python_code_key {
+    u64 code;
+    u64 identity;
+    // The program.
+    u64 seed;
+};
+
+struct python_stack {
+    struct record head;
+    struct python_frame frames[PYTHON_FRAMES];
+};
+
+// A code object and what it refers to, as in memory.
+struct python_code {
+    struct record head;
+    u64 code;
+    u64 identity;
+    // PYTHON_LINES if the table was not copied.
+    u64 lines_size;
+    u8 object[PYTHON_OBJECT];
+    u8 file[PYTHON_FILE];
+    u8 name[PYTHON_NAME];
+    u8 lines[PYTHON_LINES];
+};
+
+struct python_walk {
+    struct python_layout layout;
+    u64 next;
+    u64 seed;
+    u64 hash;
+    u64 count;
+    u8 thread[256];
+    u8 frame[256];
+    u8 object[256];
+    struct python_stack stack;
+    struct python_code code;
+};
+
+MAP(python_processes, .type = MAP_HASH, .key_size = 4, .value_size = sizeof(struct python_layout),
+    .entries = 8192, .flags = MAP_ON_DEMAND);
+MAP(python_files, .type = MAP_HASH, .key_size = sizeof(struct python_file_key),
+    .value_size = sizeof(struct python_layout), .entries = 256, .flags = MAP_ON_DEMAND);
+MAP(python_codes, .type = MAP_LRU_HASH, .key_size = sizeof(struct python_code_key),
+    .value_size = 4, .entries = 32768);
+MAP(python_stacks, .type = MAP_LRU_HASH, .key_size = 8, .value_size = 4, .entries = 32768);
+MAP(python_walks, .type = MAP_PERCPU_ARRAY, .key_size = 4, .value_size = sizeof(struct python_walk),
+    .entries = 1);
+
+u32 python_stack_count;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct super_block {
+    u32 s_dev;
+};
+
+struct inode {
+    unsigned long i_ino;
+    struct super_block *i_sb;
+};
+
+struct qstr {
+    const unsigned char *name;
+};
+
+struct dentry {
+    struct qstr d_name;
+};
+
+struct path {
+    struct dentry *dentry;
+};
+
+struct file {
+    struct inode *f_inode;
+    struct path f_path;
+};
+
+struct mm_struct {
+    unsigned long start_code;
+    struct file *exe_file;
+};
+
+struct task_struct___python {
+    u64 start_time;
+    u32 self_exec_id;
+    struct mm_struct *mm;
+};
+
+struct pt_regs___python {
+    unsigned long r9;
+};
+
+#pragma clang attribute pop
+
+// Fields of what was copied; the masks show the verifier that they are inside.
+#define PYTHON_WORD(buffer, at) (*(u64 *)&(buffer)[(at) & 0xf8])
+#define PYTHON_INT(buffer, at) (*(s32 *)&(buffer)[(at) & 0xfc])
+#define PYTHON_BYTE(buffer, at) ((buffer)[(at) & 0xff])
+
+INLINE struct python_walk *walk_of_processor(void)
+{
+    u32 zero = 0;
+    return bpf_map_lookup_elem(&python_walks, &zero);
+}
+
+INLINE u64 python_mix(u64 hash, u64 word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+    return hash ^ hash >> 29;
+}
+
+// Tells programs apart, also those of a reused process number.
+INLINE u64 python_seed(void)
+{
+    struct task_struct___python *leader = (void *)current()->group_leader;
+    struct task_struct___python *task = (void *)current();
+    return python_mix(leader->start_time, task->self_exec_id);
+}
+
+// Finds the thread state of this thread by the interpreter's key, as PyGILState_GetThisThreadState
+// does. False if the thread runs no Python.
+INLINE bool find_python_thread(struct python_walk *walk)
+{
+    const struct python_layout *at = &walk->layout;
+    u64 self = current()->thread.fsbase;
+    u64 block = 0, thread = 0, finalizing = 0;
+    struct {
+        s32 is_initialized;
+        u32 key;
+    } tss = {};
+    bpf_probe_read_user(&tss, sizeof(tss), (void *)(at->runtime + at->runtime_thread_key));
+    if (tss.is_initialized != 1 || tss.key >= THREAD_KEYS)
+        return false;
+    bpf_probe_read_user(&block, sizeof(block),
+                        (void *)(self + THREAD_BLOCKS + tss.key / BLOCK_KEYS * 8));
+    if (!block)
+        return false;
+    bpf_probe_read_user(&thread, sizeof(thread),
+                        (void *)(block + tss.key % BLOCK_KEYS * 16 + 8));
+    if (!thread)
+        return false;
+    if (bpf_probe_read_user(walk->thread, (at->thread_id + 8) & 0xff, (void *)thread))
+        return false;
+    if (PYTHON_WORD(walk->thread, at->thread_id) != self)
+        return false;
+    // Who finalizes the interpreter frees the states of the other threads.
+    if (bpf_probe_read_user(&finalizing, sizeof(finalizing),
+                            (void *)(at->runtime + at->runtime_finalizing)))
+        return false;
+    return finalizing == 0 || finalizing == thread;
+}
+
+// Bytes into the code.
+INLINE s64 python_instruction(const struct python_walk *walk, u64 code)
+{
+    const struct python_layout *at = &walk->layout;
+    if (at->minor <= 10) {
+        s64 last = PYTHON_INT(walk->frame, at->frame_instruction);
+        return at->minor == 10 ? last * 2 : last;
+    }
+    return PYTHON_WORD(walk->frame, at->frame_instruction) - (code + at->code_start);
+}
+
+INLINE u64 python_identity(const struct python_walk *walk)
+{
+    const struct python_layout *at = &walk->layout;
+    u64 identity = python_mix(0, PYTHON_WORD(walk->object, at->code_filename));
+    identity = python_mix(identity, PYTHON_WORD(walk->object, at->code_name));
+    return python_mix(identity, (u32)PYTHON_INT(walk->object, at->code_first_line));
+}
+
+static long walk_python_frame(u32 index, void *unused)
+{
+    struct python_walk *walk = walk_of_processor();
+    if (!walk || !walk->next || walk->next & 7 || walk->count >= PYTHON_FRAMES)
+        return 1;
+    const struct python_layout *at = &walk->layout;
+    if (bpf_probe_read_user(walk->frame, at->frame_span & 0xff, (void *)walk->next))
+        return 1;
+    walk->next = PYTHON_WORD(walk->frame, at->frame_back);
+    u8 owner = at->minor <= 10 ? OWNED_BY_GENERATOR : PYTHON_BYTE(walk->frame, at->frame_owner);
+    if (owner >= OWNED_BY_C_STACK)
+        return owner > OWNED_BY_C_STACK;
+    u64 code = PYTHON_WORD(walk->frame, at->frame_code);
+    if (bpf_probe_read_user(walk->object, at->code_size & 0xff, (void *)code))
+        return 1;
+    if (PYTHON_WORD(walk->object, at->object_type) != at->code_type)
+        return 1;
+    s64 instruction = python_instruction(walk, code);
+    if (instruction < -2 || instruction > 1 << 30)
+        return 1;
+    if (owner != OWNED_BY_GENERATOR &&
+        instruction < 2 * (s64)PYTHON_INT(walk->object, at->code_first_traceable))
+        return 0;
+    struct python_frame *frame = &walk->stack.frames[walk->count & (PYTHON_FRAMES - 1)];
+    frame->code = code;
+    frame->identity = python_identity(walk);
+    frame->instruction = instruction;
+    frame->unused = 0;
+    walk->hash = python_mix(python_mix(walk->hash, code ^ frame->identity), instruction);
+    walk->count++;
+    return 0;
+}
+
+// Walks the calling thread. False if it has no frame.
+INLINE bool walk_python(struct python_walk *walk, const struct python_layout *layout)
+{
+    walk->layout = *layout;
+    if (!find_python_thread(walk))
+        return false;
+    u64 next = PYTHON_WORD(walk->thread, walk->layout.thread_frame);
+    // In 3.11 and 3.12 the frame is found through the C stack.
+    if (walk->layout.minor == 11 || walk->layout.minor == 12) {
+        u64 place = next + walk->layout.cframe_current;
+        if (bpf_probe_read_user(&next, sizeof(next), (void *)place))
+            return false;
+    }
+    walk->next = next;
+    walk->count = 0;
+    walk->seed = python_seed();
+    walk->hash = walk->seed;
+    bpf_loop(PYTHON_STEPS, walk_python_frame, NULL, 0);
+    return walk->count > 0;
+}
+
+INLINE void fill_python_head(struct record *head, const struct work *work, u32 kind, u32 stack)
+{
+    __builtin_memset(head, 0, sizeof(*head));
+    head->at = bpf_ktime_get_ns();
+    head->table = (u64)current()->files;
+    head->pid = work->pid;
+    head->tid = work->tid;
+    head->kind = kind;
+    head->stack = stack;
+}
+
+// Copies a string object: how it begins, and its characters. Zeros if that is not possible.
+INLINE void copy_python_string(const struct python_layout *at, u8 *to, u32 most, u64 string)
+{
+    if (!bpf_probe_read_user(to, at->unicode_ascii & 0x3f, (void *)string)) {
+        u64 length = PYTHON_WORD(to, at->unicode_length);
+        u32 state = PYTHON_INT(to, at->unicode_state);
+        u64 size = state & at->state_is_ascii ? at->unicode_ascii : at->unicode_compact;
+        size += (length & 0xffff) * (state >> (at->state_kind_shift & 31) & 7);
+        if (length <= most && size <= most && state & at->state_is_compact &&
+            !bpf_probe_read_user(to, size, (void *)string))
+            return;
+    }
+    __builtin_memset(to, 0, 64);
+}
+
+static long send_python_code(u32 index, void *unused)
+{
+    struct python_walk *walk = walk_of_processor();
+    struct work *work = workspace_of_processor();
+    if (!walk || !work || index >= walk->count)
+        return 1;
+    const struct python_layout *at = &walk->layout;
+    const struct python_frame *frame = &walk->stack.frames[index & (PYTHON_FRAMES - 1)];
+    struct python_code_key key = {
+        .code = frame->code, .identity = frame->identity, .seed = walk->seed};
+    if (bpf_map_lookup_elem(&python_codes, &key))
+        return 0;
+    struct python_code *code = &walk->code;
+    fill_python_head(&code->head, work, PYTHON_CODE, 0);
+    code->code = frame->code;
+    code->identity = frame->identity;
+    if (bpf_probe_read_user(code->object, at->code_size & 0xff, (void *)frame->code))
+        return 0;
+    copy_python_string(at, code->file, PYTHON_FILE, PYTHON_WORD(code->object, at->code_filename));
+    copy_python_string(at, code->name, PYTHON_NAME, PYTHON_WORD(code->object, at->code_name));
+    u64 lines = PYTHON_WORD(code->object, at->code_lines);
+    u64 size = PYTHON_LINES;
+    bpf_probe_read_user(&size, sizeof(size), (void *)(lines + at->bytes_length));
+    code->lines_size = PYTHON_LINES;
+    u32 copied = 0;
+    if (size < PYTHON_LINES) {
+        copied = size & (PYTHON_LINES - 1);
+        if (bpf_probe_read_user(code->lines, copied, (void *)(lines + at->bytes_start)))
+            copied = 0;
+        else
+            code->lines_size = copied;
+    }
+    u32 one = 1;
+    u32 length = __builtin_offsetof(struct python_code, lines) + (copied & (PYTHON_LINES - 1));
+    if (!bpf_ringbuf_output(&events, code, length, NO_WAKEUP))
+        bpf_map_update_elem(&python_codes, &key, &one, ANY);
+    return 0;
+}
+
+// The number of the calling thread's Python frames, which are sent if they are new; 0 if there is
+// none. A global function: the verifier looks at it once, not at each place that calls it.
+__attribute__((noinline)) u32 take_python_stack(void)
+{
+    struct work *work = workspace_of_processor();
+    if (!work)
+        return 0;
+    struct python_layout *layout = bpf_map_lookup_elem(&python_processes, &work->pid);
+    if (!layout)
+        return 0;
+    struct python_walk *walk = walk_of_processor();
+    if (!walk || !walk_python(walk, layout))
+        return 0;
+    u32 *known = bpf_map_lookup_elem(&python_stacks, &walk->hash);
+    if (known)
+        return *known;
+    bpf_loop(PYTHON_FRAMES, send_python_code, NULL, 0);
+    u32 number = (__sync_fetch_and_add(&python_stack_count, 1) + 1) | PYTHON_NUMBERS;
+    fill_python_head(&walk->stack.head, work, PYTHON_STACK, number);
+    u64 count = walk->count;
+    if (count > PYTHON_FRAMES)
+        return 0;
+    u32 length = sizeof(struct record) + count * sizeof(struct python_frame);
+    if (bpf_ringbuf_output(&events, &walk->stack, length, NO_WAKEUP)) {
+        __sync_fetch_and_add(&lost_stacks, 1);
+        return 0;
+    }
+    bpf_map_update_elem(&python_stacks, &walk->hash, &number, ANY);
+    return number;
+}
+
+INLINE struct python_file_key python_key_of(struct file *file)
+{
+    struct python_file_key key = {};
+    struct inode *inode = NULL;
+    struct super_block *super = NULL;
+    u32 device = 0;
+    bpf_probe_read_kernel(&inode, sizeof(inode), &file->f_inode);
+    bpf_probe_read_kernel(&key.inode, sizeof(key.inode), &inode->i_ino);
+    bpf_probe_read_kernel(&super, sizeof(super), &inode->i_sb);
+    bpf_probe_read_kernel(&device, sizeof(device), &super->s_dev);
+    key.device = device;
+    return key;
+}
+
+// Takes a process whose executable segment begins here for Python, if its file is known to be.
+INLINE bool recognise_python(u32 pid, struct file *file, u64 start, u64 offset)
+{
+    struct python_file_key key = python_key_of(file);
+    struct python_layout *known = bpf_map_lookup_elem(&python_files, &key);
+    if (!known)
+        return false;
+    struct python_layout layout = *known;
+    u64 bias = start - layout.segment_address;
+    if (offset)
+        bias -= offset - layout.segment_offset;
+    layout.runtime += bias;
+    layout.code_type += bias;
+    bpf_map_update_elem(&python_processes, &pid, &layout, ANY);
+    return true;
+}
+
+// A library was mapped: it may be Python's.
+INLINE void after_python_mapping(struct pt_regs *regs, s64 result)
+{
+    if (result < 0 || !(regs->dx & PROT_EXEC) || (s32)regs->r8 < 0)
+        return;
+    struct work *work = begin_work();
+    if (!work)
+        return;
+    struct file *file = (void *)file_at(regs->r8);
+    u64 offset = ((struct pt_regs___python *)regs)->r9;
+    if (!file || recognise_python(work->pid, file, result, offset))
+        return;
+    struct dentry *dentry = NULL;
+    const unsigned char *text = NULL;
+    u64 name = 0;
+    bpf_probe_read_kernel(&dentry, sizeof(dentry), &file->f_path.dentry);
+    bpf_probe_read_kernel(&text, sizeof(text), &dentry->d_name.name);
+    bpf_probe_read_kernel(&name, sizeof(name), text);
+    // "libpytho"
+    if (name != 0x6f6874797062696cull)
+        return;
+    struct record *record = reserve(work, PYTHON_MAPPED);
+    if (record)
+        submit(record);
+}
+
+// A child has its parent's memory.
+INLINE void after_python_fork(u32 parent, u32 child)
+{
+    struct python_layout *layout = bpf_map_lookup_elem(&python_processes, &parent);
+    if (layout)
+        bpf_map_update_elem(&python_processes, &child, layout, ANY);
+}
+
+// Another program.
+INLINE void after_python_exec(u32 pid)
+{
+    struct task_struct___python *task = (void *)current();
+    struct mm_struct *mm = task->mm;
+    bpf_map_delete_elem(&python_processes, &pid);
+    if (mm && mm->exe_file)
+        recognise_python(pid, mm->exe_file, mm->start_code & ~(u64)(PYTHON_PAGE - 1), 0);
+}
