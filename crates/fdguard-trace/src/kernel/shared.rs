@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use fdguard_core::{Gap, TraceKey};
@@ -10,9 +10,10 @@ use fdguard_kernel::{KernelEvent, KernelTracer, LostCounts, Occurrence};
 use fdguard_proc::process;
 
 use super::proc_fds::open_fds;
+use super::python::{FoundPython, PythonFile};
 use super::records::{KernelRecords, ProcessChange};
 use super::stack_store::StackStore;
-use super::unwind_thread::{UnwindFailures, UnwindTask, UnwindThread};
+use super::unwind_thread::{KernelLink, KnownStack, UnwindFailures, UnwindTask, UnwindThread};
 use crate::listener::monotonic;
 use crate::ring::DrainedEvents;
 use crate::table::ProcessTable;
@@ -65,14 +66,9 @@ impl KernelTrace {
 
     /// Starts the thread that unwinds.
     pub(super) fn start_unwinding(self: &Arc<Self>) -> io::Result<()> {
-        let trace = Arc::downgrade(self);
-        let remember = move |(number, slots): (u32, &[(u32, u64)])| {
-            if let Some(trace) = trace.upgrade() {
-                trace.remember(number, slots);
-            }
-        };
+        let link = TraceLink(Arc::downgrade(self));
         let failures = Arc::clone(&self.failures);
-        let thread = UnwindThread::start(Arc::clone(&self.stacks), failures, remember)?;
+        let thread = UnwindThread::start(Arc::clone(&self.stacks), failures, link)?;
         *lock(&self.unwinding) = Some(thread);
         Ok(())
     }
@@ -83,6 +79,24 @@ impl KernelTrace {
 
     /// The kernel recognises this stack from now on and does not copy it again.
     fn remember(&self, _number: u32, _slots: &[(u32, u64)]) {}
+
+    /// The kernel walks the Python frames of a process from now on, and of those that map the file
+    /// later.
+    fn set_python(&self, pid: u32, found: &FoundPython) {
+        if let Some(tracer) = &lock(&self.reading).tracer {
+            // Without it their frames are native, which is a gap and no failure.
+            drop(tracer.set_python(pid, &found.layout));
+        }
+        self.add_python_file(&found.file);
+    }
+
+    /// The kernel recognises the interpreter in this file from now on.
+    pub(super) fn add_python_file(&self, file: &PythonFile) {
+        if let Some(tracer) = &lock(&self.reading).tracer {
+            // Without it they are found a moment later.
+            drop(tracer.add_python_file(file.device, file.inode, &file.layout));
+        }
+    }
 
     /// Begins to trace a running process.
     pub(super) fn follow(&self, pid: u32) -> io::Result<()> {
@@ -146,6 +160,13 @@ impl KernelTrace {
                     self.note_changes(reading, records);
                     self.stacks.expect(stack.number);
                     self.send(UnwindTask::Stack(key, stack));
+                }
+            }
+            Occurrence::PythonCode(code) => self.send(UnwindTask::Code(code)),
+            Occurrence::PythonMapped => {
+                if records.ensure(event.pid, at).is_some() {
+                    self.note_changes(reading, records);
+                    self.send(UnwindTask::PythonMapped(event.pid));
                 }
             }
             _ => {
@@ -274,6 +295,23 @@ impl KernelTrace {
             unlisted: &unlisted,
             failures: &failures,
         })
+    }
+}
+
+/// From the thread that unwinds to the kernel, while the trace exists.
+struct TraceLink(Weak<KernelTrace>);
+
+impl KernelLink for TraceLink {
+    fn remember(&self, (number, slots): KnownStack<'_>) {
+        if let Some(trace) = self.0.upgrade() {
+            trace.remember(number, slots);
+        }
+    }
+
+    fn set_python(&self, pid: u32, found: &FoundPython) {
+        if let Some(trace) = self.0.upgrade() {
+            trace.set_python(pid, found);
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! The thread that unwinds copied stacks, so that reading the kernel's events never waits for it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use fdguard_core::TraceKey;
-use fdguard_kernel::CapturedStack;
+use fdguard_kernel::{CapturedCode, CapturedStack};
+use fdguard_wire::python::PythonRefusal;
 
+use super::python::{FoundPython, PythonProcesses};
 use super::records::ProcessChange;
 use super::stack_store::StackStore;
 use super::unwinder::{ProcessUnwinder, UnwindFiles};
@@ -20,6 +22,10 @@ pub(super) enum UnwindTask {
     Change(ProcessChange),
     /// A stack of this program.
     Stack(TraceKey, Box<CapturedStack>),
+    /// A code object that frames of later stacks refer to.
+    Code(Box<CapturedCode>),
+    /// The process has mapped a library of Python.
+    PythonMapped(u32),
 }
 
 /// A stack that the kernel can recognise from now on: its number, and what it has to find in the
@@ -33,6 +39,19 @@ pub(super) struct UnwindFailures {
     pub(super) unknown: u64,
     /// Files that are mapped and cannot be opened, with a process that has them.
     pub(super) unreadable: BTreeSet<(PathBuf, u32)>,
+    /// Python frames whose code was gone before it could be read.
+    pub(super) python_gone: u64,
+    /// Processes whose Python frames cannot be read.
+    pub(super) python_refused: BTreeMap<u32, PythonRefusal>,
+}
+
+/// What the thread tells the kernel.
+pub(super) trait KernelLink: Send {
+    /// The kernel recognises this stack from now on.
+    fn remember(&self, known: KnownStack<'_>);
+
+    /// The kernel walks the frames of this process from now on.
+    fn set_python(&self, pid: u32, found: &FoundPython);
 }
 
 /// The thread.
@@ -43,16 +62,16 @@ pub(super) struct UnwindThread {
 }
 
 impl UnwindThread {
-    /// Starts it. `remember` is called with each stack that was unwound.
+    /// Starts it.
     pub(super) fn start(
         stacks: Arc<StackStore>,
         failures: Arc<Mutex<UnwindFailures>>,
-        remember: impl Fn(KnownStack<'_>) + Send + 'static,
+        link: impl KernelLink + 'static,
     ) -> std::io::Result<Self> {
         let (tasks, received) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("fdguard-unwind".to_owned())
-            .spawn(move || work(&received, &stacks, &failures, &remember))?;
+            .spawn(move || work(&received, &stacks, &failures, &link))?;
         Ok(Self {
             tasks: Some(tasks),
             thread: Some(thread),
@@ -81,9 +100,10 @@ fn work(
     tasks: &Receiver<UnwindTask>,
     stacks: &StackStore,
     failures: &Mutex<UnwindFailures>,
-    remember: &dyn Fn(KnownStack<'_>),
+    link: &dyn KernelLink,
 ) {
     let mut files = UnwindFiles::new();
+    let mut pythons = PythonProcesses::default();
     let mut programs: HashMap<TraceKey, ProcessUnwinder> = HashMap::new();
     for task in tasks {
         match task {
@@ -91,22 +111,53 @@ fn work(
                 if let Some(program) = programs.get(&parent) {
                     programs.insert(child, program.for_child(child.pid));
                 }
+                pythons.fork(parent.pid, child.pid);
             }
             UnwindTask::Change(ProcessChange::Found(key) | ProcessChange::Executed(key)) => {
                 let mut program = ProcessUnwinder::new(key.pid);
                 program.load(&mut files);
                 programs.insert(key, program);
+                find_python(key.pid, &mut pythons, failures, link);
             }
             UnwindTask::Change(ProcessChange::Over(key)) => {
                 programs.remove(&key);
+                pythons.forget(key.pid);
+            }
+            UnwindTask::PythonMapped(pid) => find_python(pid, &mut pythons, failures, link),
+            UnwindTask::Code(code) => pythons.add_code(&code),
+            UnwindTask::Stack(_, stack) if !stack.language.is_empty() => {
+                stacks.insert(stack.number, pythons.name(stack.pid, &stack.language));
+                lock(failures).python_gone = pythons.gone();
             }
             UnwindTask::Stack(key, stack) => {
                 let program = programs.entry(key);
                 let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
-                unwind(program, &stack, &mut files, (stacks, failures), remember);
+                unwind(program, &stack, &mut files, (stacks, failures), link);
             }
         }
     }
+}
+
+fn find_python(
+    pid: u32,
+    pythons: &mut PythonProcesses,
+    failures: &Mutex<UnwindFailures>,
+    link: &dyn KernelLink,
+) {
+    match pythons.find(pid) {
+        Ok(found) => {
+            lock(failures).python_refused.remove(&pid);
+            link.set_python(pid, &found);
+        }
+        Err(PythonRefusal::NoPython) => {}
+        Err(refusal) => {
+            lock(failures).python_refused.insert(pid, refusal);
+        }
+    }
+}
+
+fn lock(failures: &Mutex<UnwindFailures>) -> MutexGuard<'_, UnwindFailures> {
+    failures.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unwind(
@@ -114,18 +165,18 @@ fn unwind(
     stack: &CapturedStack,
     files: &mut UnwindFiles,
     (stacks, failures): (&StackStore, &Mutex<UnwindFailures>),
-    remember: &dyn Fn(KnownStack<'_>),
+    link: &dyn KernelLink,
 ) {
     let unwound = program.unwind(stack, files);
     let unreadable = program.files().unreadable();
     if unwound.is_unknown || !unreadable.is_empty() {
-        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = lock(failures);
         failures.unknown += u64::from(unwound.is_nameless());
         let unreadable = unreadable.into_iter().map(|path| (path, stack.pid));
         failures.unreadable.extend(unreadable);
     }
     if !stack.memory.is_empty() && !unwound.is_unknown {
-        remember((stack.number, &unwound.slots));
+        link.remember((stack.number, &unwound.slots));
     }
     stacks.insert(stack.number, unwound.frames);
 }

@@ -27,6 +27,15 @@ pub(super) struct PythonImage {
     pub(super) bytes_type: u64,
 }
 
+/// A file with an interpreter, for the kernel to recognise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PythonFile {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// With the file's own addresses.
+    pub(crate) layout: PythonLayout,
+}
+
 /// A file that does not change while it has these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct FileKey {
@@ -54,7 +63,7 @@ impl PythonImages {
 
     /// The interpreter that a program contains or is linked with, and the device and the inode
     /// number of its file.
-    pub(super) fn find_for_program(&mut self, path: &Path) -> Option<(u64, u64, PythonLayout)> {
+    pub(super) fn find_for_program(&mut self, path: &Path) -> Option<PythonFile> {
         let program = File::open(path).ok()?;
         let linked = library::linked(&program, path);
         let files = std::iter::once(path.to_owned()).chain(linked);
@@ -62,7 +71,11 @@ impl PythonImages {
             let file = File::open(path).ok()?;
             let metadata = file.metadata().ok()?;
             let image = self.read(file).ok()?;
-            Some((metadata.dev(), metadata.ino(), image.layout))
+            Some(PythonFile {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                layout: image.layout,
+            })
         })
     }
 }

@@ -21,6 +21,7 @@ use fdguard_wire::RuntimeLanguage;
 use fdguard_wire::python::PythonRefusal;
 
 use self::code::PythonCode;
+pub(crate) use self::image::PythonFile;
 use self::image::PythonImages;
 use self::process::PythonProcess;
 use crate::table::RawFrame;
@@ -30,6 +31,36 @@ const GONE: &str = "(unknown Python code)";
 
 /// Identifies a code object: the process, the address, and which object it was.
 type CodeKey = (u32, u64, u64);
+
+/// The interpreter of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FoundPython {
+    /// With the addresses of the process.
+    pub(crate) layout: PythonLayout,
+    /// For the processes that are started later.
+    pub(crate) file: PythonFile,
+}
+
+/// The interpreter of a program that is about to start.
+pub(crate) fn find_in_program(path: &Path) -> Option<PythonFile> {
+    PythonImages::default().find_for_program(path)
+}
+
+/// Why the Python frames of a process are not known; `None` if it has none.
+pub(crate) fn explain(refusal: PythonRefusal) -> Option<&'static str> {
+    Some(match refusal {
+        PythonRefusal::NoPython => return None,
+        PythonRefusal::PyPy => "PyPy keeps its frames in another way than CPython",
+        PythonRefusal::TooOld => "the Python is older than 3.9",
+        PythonRefusal::TooNew => "the Python is newer than 3.13",
+        PythonRefusal::Unreleased => "the Python is an alpha or beta version",
+        PythonRefusal::FreeThreaded => "the Python is a free-threaded build",
+        PythonRefusal::SymbolMissing => "the Python was built without its symbols",
+        PythonRefusal::LayoutDiffers => "the Python was built with unusual options",
+        PythonRefusal::Machine => "the Python is built for another machine",
+        PythonRefusal::OtherLibrary => "the Python uses another C library than glibc",
+    })
+}
 
 /// What is known of the interpreters of all traced processes.
 #[derive(Debug, Default)]
@@ -43,18 +74,19 @@ pub(crate) struct PythonProcesses {
 
 impl PythonProcesses {
     /// Recognises the interpreter of a process, for the kernel's walk. To be called when a process
-    /// is followed, and again after an exec.
-    pub(crate) fn find(&mut self, pid: u32) -> Result<PythonLayout, PythonRefusal> {
-        self.forget(pid);
+    /// is followed, after an exec, and when it has mapped a library.
+    pub(crate) fn find(&mut self, pid: u32) -> Result<FoundPython, PythonRefusal> {
         let process = process::find(pid, &mut self.images)?;
         self.processes.insert(pid, process);
-        Ok(process.layout)
-    }
-
-    /// The interpreter in the file of a program that is about to start, with the file's device and
-    /// inode number.
-    pub(crate) fn find_file(&mut self, path: &Path) -> Option<(u64, u64, PythonLayout)> {
-        self.images.find_for_program(path)
+        let (device, inode) = process.file;
+        Ok(FoundPython {
+            layout: process.layout,
+            file: PythonFile {
+                device,
+                inode,
+                layout: process.image.layout,
+            },
+        })
     }
 
     /// Takes a code object that the kernel copied.

@@ -1,7 +1,7 @@
 //! The interpreter of a running process, found through its mappings.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -20,6 +20,8 @@ pub(super) struct PythonProcess {
     pub(super) layout: PythonLayout,
     /// The file that it was loaded from.
     pub(super) image: PythonImage,
+    /// The device and the inode number of this file.
+    pub(super) file: (u64, u64),
 }
 
 impl PythonProcess {
@@ -52,10 +54,13 @@ pub(super) fn find(pid: u32, images: &mut PythonImages) -> Result<PythonProcess,
         if found.is_some() || !(is_program || name.starts_with(b"libpython")) {
             continue;
         }
-        match open(pid, &region).map(|file| images.read(file)) {
-            Some(Ok(image)) => found = load(image, &region),
-            Some(Err(PythonRefusal::NoPython)) | None => {}
-            Some(Err(reason)) => refusal = reason,
+        let Some((file, metadata)) = open(pid, &region) else {
+            continue;
+        };
+        match images.read(file) {
+            Ok(image) => found = load(image, (metadata.dev(), metadata.ino()), &region),
+            Err(PythonRefusal::NoPython) => {}
+            Err(reason) => refusal = reason,
         }
     }
     match found {
@@ -78,7 +83,7 @@ fn name_of<'a>(region: &MapsRegion<'a>) -> &'a [u8] {
 }
 
 /// The mapped file, in the root directory of the process.
-fn open(pid: u32, region: &MapsRegion<'_>) -> Option<File> {
+fn open(pid: u32, region: &MapsRegion<'_>) -> Option<(File, Metadata)> {
     let path = unescaped(region.path);
     let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);
     let files = ModuleFiles::new(pid);
@@ -86,11 +91,11 @@ fn open(pid: u32, region: &MapsRegion<'_>) -> Option<File> {
     let (file, _) = file_and_name(&located);
     let file = File::open(file).ok()?;
     let metadata = file.metadata().ok()?;
-    (metadata.ino() == region.ino && metadata.is_file()).then_some(file)
+    (metadata.ino() == region.ino && metadata.is_file()).then_some((file, metadata))
 }
 
 /// The addresses of the interpreter, from where its code is mapped.
-fn load(image: PythonImage, region: &MapsRegion<'_>) -> Option<PythonProcess> {
+fn load(image: PythonImage, file: (u64, u64), region: &MapsRegion<'_>) -> Option<PythonProcess> {
     let layout = image.layout;
     // A loader may map code in pieces; all have the same distance.
     let inside = region.offset.checked_sub(layout.segment_offset)?;
@@ -99,5 +104,6 @@ fn load(image: PythonImage, region: &MapsRegion<'_>) -> Option<PythonProcess> {
     Some(PythonProcess {
         layout: layout.loaded(bias),
         image,
+        file,
     })
 }
