@@ -78,7 +78,8 @@ INLINE bool replaces(struct pt_regs *regs, u32 call)
     u32 from = regs->di, to = regs->si;
     if (from == to || (call == CALL_dup3 && (regs->dx & ~(u64)CLOEXEC)))
         return false;
-    if (to >= current()->signal->rlim[RLIMIT_NOFILE].rlim_cur)
+    u64 signal = (u64)READ(task_struct, current(), signal);
+    if (to >= READ(signal_struct, signal, rlim[RLIMIT_NOFILE].rlim_cur))
         return false;
     return file_at(from) != 0;
 }
@@ -93,9 +94,9 @@ INLINE void report_range(const struct work *work, struct pt_regs *regs)
     submit(record);
 }
 
-INLINE bool is_shared(void)
+INLINE bool is_shared(const struct work *work)
 {
-    return current()->files->count.counter > 1;
+    return READ(files_struct, work->table, count.counter) > 1;
 }
 
 INLINE void before_range(const struct work *work, struct pt_regs *regs)
@@ -103,17 +104,17 @@ INLINE void before_range(const struct work *work, struct pt_regs *regs)
     u32 flags = regs->dx;
     if ((u32)regs->di > (u32)regs->si || (flags & ~(RANGE_UNSHARE | RANGE_CLOEXEC)))
         return;
-    if ((flags & RANGE_UNSHARE) && is_shared())
-        remember_inside(work, (u64)current()->files);
+    if ((flags & RANGE_UNSHARE) && is_shared(work))
+        remember_inside(work, work->table);
     else if (!(flags & RANGE_CLOEXEC))
         report_range(work, regs);
 }
 
 INLINE void report_unshared(struct work *work, u64 from)
 {
-    if (!from || from == (u64)current()->files)
+    if (!from || from == work->table)
         return;
-    bool listed = list_numbers(work, current());
+    bool listed = list_numbers(work, work->table);
     struct record *record = reserve(work, UNSHARED);
     if (!record)
         return;
@@ -154,7 +155,7 @@ int before_call(u64 *ctx)
     work->call = call;
     if (class & COMPARED) {
         if (call != CALL_ioctl || may_open(regs->si))
-            keep_table(work);
+            keep_table();
     } else if (call == CALL_close) {
         u64 file = file_at(regs->di);
         if (file)
@@ -164,8 +165,8 @@ int before_call(u64 *ctx)
     } else if (call == CALL_close_range) {
         before_range(work, regs);
     } else if (call == CALL_unshare) {
-        if ((regs->di & CLONE_FILES) && is_shared())
-            remember_inside(work, (u64)current()->files);
+        if ((regs->di & CLONE_FILES) && is_shared(work))
+            remember_inside(work, work->table);
     } else {
         u64 file = file_at(regs->si);
         if (file && replaces(regs, call))
@@ -174,7 +175,7 @@ int before_call(u64 *ctx)
     return 0;
 }
 
-INLINE void after_failure(struct work *work, u64 *ctx, struct pt_regs *regs, u8 class, u32 error)
+INLINE void after_failure(struct work *work, struct pt_regs *regs, u8 class, u32 error)
 {
     u32 call = work->call;
     u32 kind = 0;
@@ -197,7 +198,7 @@ INLINE void after_failure(struct work *work, u64 *ctx, struct pt_regs *regs, u8 
     }
     if (!kind)
         return;
-    work->stack = kind == REFUSED ? 0 : take_stack(work, ctx, regs);
+    work->stack = kind == REFUSED ? 0 : take_stack();
     report_failure(work, kind, regs->di, error);
 }
 
@@ -251,7 +252,7 @@ int after_call(u64 *ctx)
     work->arguments[1] = regs->si;
     work->arguments[2] = regs->dx;
     if (result < 0) {
-        after_failure(work, ctx, regs, class, -result);
+        after_failure(work, regs, class, -result);
         return 0;
     }
     if (call == CALL_close) {
@@ -268,28 +269,28 @@ int after_call(u64 *ctx)
         !writes_descriptors(regs, call, result))
         return 0;
     if (!(class & COMPARED))
-        work->stack = take_stack(work, ctx, regs);
+        work->stack = take_stack();
     if (class & COMPARED)
-        compare_table(work);
+        compare_table();
     else if ((class & OPENS) || is_sometimes_new(call))
         report_opened(work, result);
     else
-        after_written(work, regs, call, result);
+        after_written(result);
     return 0;
 }
 
 // A thread with a table of its own.
 INLINE void after_thread(struct work *work, struct task_struct *child)
 {
-    u64 table = (u64)child->files;
-    if (table == (u64)current()->files)
+    u64 table = (u64)READ(task_struct, child, files);
+    if (table == work->table)
         return;
     work->tid = namespace_level ? visible_number(child) : (u32)child->pid;
-    bool listed = list_numbers(work, child);
+    bool listed = list_numbers(work, table);
     struct record *record = reserve(work, UNSHARED);
     if (!record)
         return;
-    record->file = record->table;
+    record->file = work->table;
     record->table = table;
     record->call = listed;
     submit(record);
@@ -310,12 +311,12 @@ int after_fork(u64 *ctx)
     if (!pid)
         return 0;
     if (work->is_followed) {
-        struct process process = {.mode = work->mode};
+        struct process process = {.mode = work->mode, .generation = work->generation};
         bpf_map_update_elem(&followed, &pid, &process, ANY);
     }
     after_python_fork(work->pid, pid);
-    u64 table = (u64)child->files;
-    bool listed = table != (u64)current()->files && list_numbers(work, child);
+    u64 table = (u64)READ(task_struct, child, files);
+    bool listed = table != work->table && list_numbers(work, table);
     struct record *record = reserve(work, FORKED);
     if (!record)
         return 0;
@@ -332,13 +333,12 @@ int after_exec(u64 *ctx)
     struct work *work = begin_work();
     if (!work)
         return 0;
-    after_python_exec(work->pid);
     // Whatever its stacks were, the new program's may be different.
-    if (work->is_followed) {
-        struct process process = {.mode = first_mode};
-        bpf_map_update_elem(&followed, &work->pid, &process, ANY);
-    }
-    if (!list_numbers(work, current())) {
+    struct process process = {
+        .mode = first_mode, .generation = __sync_fetch_and_add(&next_generation, 1) + 1};
+    bpf_map_update_elem(&followed, &work->pid, &process, ANY);
+    after_python_exec(work->pid);
+    if (!list_numbers(work, work->table)) {
         __sync_fetch_and_add(&lost_events, 1);
         return 0;
     }
@@ -357,7 +357,8 @@ int before_end(u64 *ctx)
     if (!work)
         return 0;
     forget_inside(work);
-    if (current()->signal->live.counter)
+    u64 signal = (u64)READ(task_struct, current(), signal);
+    if (READ(signal_struct, signal, live.counter))
         return 0;
     // Two last threads may both see that they are; only one removes the process.
     if (work->is_followed && bpf_map_delete_elem(&followed, &work->pid))

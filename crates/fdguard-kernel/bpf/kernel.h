@@ -16,6 +16,8 @@ typedef _Bool bool;
 
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static __attribute__((always_inline)) inline
+// The verifier examines such a function once, not at each call.
+#define GLOBAL __attribute__((noinline))
 
 // A map, as the loader reads it from the section "maps".
 struct map_definition {
@@ -39,6 +41,9 @@ enum map_type {
 
 #define MAP(name, ...) struct map_definition name SEC("maps") = {__VA_ARGS__}
 
+struct task_struct;
+struct pt_regs;
+
 enum { ANY = 0, NO_WAKEUP = 1, USER_STACK = 1 << 8 };
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
@@ -47,7 +52,6 @@ static long (*const bpf_map_update_elem)(void *map, const void *key, const void 
 static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
-static long (*const bpf_get_stack)(void *ctx, void *buffer, u32 size, u64 flags) = (void *)67;
 static long (*const bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static long (*const bpf_ringbuf_output)(void *ring, void *record, u64 size,
@@ -55,8 +59,13 @@ static long (*const bpf_ringbuf_output)(void *ring, void *record, u64 size,
 static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *record, u64 flags) = (void *)132;
 static void (*const bpf_ringbuf_discard)(void *record, u64 flags) = (void *)133;
+static long (*const bpf_ringbuf_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
+static long (*const bpf_get_task_stack)(struct task_struct *task, void *buffer, u32 size,
+                                        u64 flags) = (void *)141;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
-static long (*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+static struct pt_regs *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+static long (*const bpf_find_vma)(struct task_struct *task, u64 address, void *callback,
+                                  void *context, u64 flags) = (void *)180;
 static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flags) = (void *)181;
 
 // Whether the running kernel has a field.
@@ -118,6 +127,10 @@ struct signal_struct {
 
 struct thread_struct {
     unsigned long fsbase;
+};
+
+struct vm_area_struct {
+    unsigned long vm_flags;
 };
 
 struct task_struct {

@@ -112,14 +112,18 @@ INLINE bool writes_descriptors(struct pt_regs *regs, u32 call, u32 result)
 }
 
 // Reports what is in the caller's memory when these calls return.
-INLINE void after_written(struct work *work, struct pt_regs *regs, u32 call, u32 result)
+GLOBAL int after_written(u32 result)
 {
+    struct work *work = workspace_of_processor();
+    if (!work)
+        return 0;
+    struct pt_regs *regs = bpf_task_pt_regs(current());
     u64 pointer = 0;
-    switch (call) {
+    switch (work->call) {
     case CALL_pipe:
     case CALL_pipe2:
     case CALL_socketpair:
-        pointer = call == CALL_socketpair ? regs->r10 : regs->di;
+        pointer = work->call == CALL_socketpair ? regs->r10 : regs->di;
         report_at(work, pointer);
         report_at(work, pointer + 4);
         break;
@@ -141,4 +145,5 @@ INLINE void after_written(struct work *work, struct pt_regs *regs, u32 call, u32
             report_at(work, pointer);
         break;
     }
+    return 0;
 }

@@ -17,6 +17,8 @@ enum kind {
     UNSHARED,
     // A part of the numbers that are open: it belongs to the thread's next event.
     NUMBERS,
+    // The process has mapped a library of Python that is not known yet.
+    PYTHON_MAPPED = 40,
 };
 
 struct record {
@@ -44,3 +46,63 @@ struct numbers {
     struct record head;
     u64 words[WORDS];
 };
+
+// How the stacks of a process are taken: src/stack_mode.rs has the same numbers.
+enum mode {
+    MODE_NONE = 0,
+    MODE_FRAME_POINTERS = 1,
+    MODE_COPIED = 2,
+    MODE_PYTHON = 3,
+};
+
+enum {
+    STACK_FRAMES = 64,
+    STACK_MEMORY = 16384,
+    STACK_CHUNK = 1024,
+    // A template has at most so many slots; there are so many for stacks with the same registers.
+    TEMPLATE_SLOTS = 64,
+    TEMPLATE_VARIANTS = 4,
+};
+
+enum stack_kind {
+    STACK_OF_FRAMES = 1,
+    STACK_OF_LANGUAGE,
+    STACK_OF_MEMORY,
+    // Not a stack, but a code object that stacks refer to.
+    PYTHON_CODE,
+};
+
+struct language_frame {
+    u64 code;
+    // Covers the file, the name and the first line of the code object.
+    u64 identity;
+    // Bytes into the code; negative before the first instruction.
+    s32 instruction;
+    u32 unused;
+};
+
+// A stack in the ring of stacks.
+struct stack_record {
+    u32 number;
+    u32 pid;
+    u32 generation;
+    u32 kind;
+    u64 ip;
+    u64 sp;
+    u64 bp;
+    u32 frame_count;
+    u32 language_count;
+    u32 creator_count;
+    u32 memory_length;
+    // The goroutine, and where it was created.
+    u64 goroutine;
+    u64 created_at;
+    union {
+        u64 frames[STACK_FRAMES];
+        struct language_frame language[STACK_FRAMES];
+    };
+    u64 creator[STACK_FRAMES];
+    u8 memory[STACK_MEMORY];
+};
+
+#define OFFSET_OF_MEMORY __builtin_offsetof(struct stack_record, memory)

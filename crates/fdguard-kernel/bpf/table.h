@@ -4,7 +4,7 @@
 #include "work.h"
 
 // The open file that a number of the current task refers to; 0 if none.
-INLINE u64 file_at(u32 fd)
+GLOBAL u64 file_at(u32 fd)
 {
     struct files_struct *files = current()->files;
     if (!files)
@@ -26,16 +26,16 @@ struct chunk_key {
 MAP(before, .type = MAP_HASH, .key_size = sizeof(struct chunk_key),
     .value_size = sizeof(struct words), .entries = 1 << 16, .flags = MAP_ON_DEMAND);
 
-// Begins a walk over a task's bitmap, and answers in how many parts it is.
-INLINE u32 open_bitmap(struct work *work, struct task_struct *task)
+// Begins a walk over the bitmap of a table, and answers in how many parts it is.
+INLINE u32 open_bitmap(struct work *work, u64 files)
 {
-    struct files_struct *files = task->files;
+    work->is_incomplete = 0;
+    work->word_count = 0;
     if (!files)
         return 0;
-    struct fdtable *table = files->fdt;
-    work->bitmap = (u64)table->open_fds;
-    work->word_count = table->max_fds / 64;
-    work->is_incomplete = 0;
+    u64 table = (u64)READ(files_struct, files, fdt);
+    work->bitmap = (u64)READ(fdtable, table, open_fds);
+    work->word_count = READ(fdtable, table, max_fds) / 64;
     return (work->word_count + WORDS - 1) / WORDS;
 }
 
@@ -117,19 +117,27 @@ static long compare_chunk(u32 chunk, void *unused)
 }
 
 // Keeps the table as it is before a call.
-INLINE void keep_table(struct work *work)
+GLOBAL int keep_table(void)
 {
-    u32 chunks = open_bitmap(work, current());
+    struct work *work = workspace_of_processor();
+    if (!work)
+        return 0;
+    u32 chunks = open_bitmap(work, work->table);
     bpf_loop(chunks, keep_chunk, NULL, 0);
+    return 0;
 }
 
 // Reports what is different after it. The time is that of the comparison: what another thread does
 // to the same numbers after it is later.
-INLINE void compare_table(struct work *work)
+GLOBAL int compare_table(void)
 {
-    u32 chunks = open_bitmap(work, current());
+    struct work *work = workspace_of_processor();
+    if (!work)
+        return 0;
+    u32 chunks = open_bitmap(work, work->table);
     work->at = bpf_ktime_get_ns();
     bpf_loop(chunks, compare_chunk, NULL, 0);
+    return 0;
 }
 
 static long list_chunk(u32 chunk, void *unused)
@@ -152,11 +160,15 @@ static long list_chunk(u32 chunk, void *unused)
     return 0;
 }
 
-// Lists every open number of a task that does not run, or is the current one; false if there was no
-// room for it.
-INLINE bool list_numbers(struct work *work, struct task_struct *task)
+GLOBAL int list_chunks(u32 chunks)
 {
-    u32 chunks = open_bitmap(work, task);
     bpf_loop(chunks, list_chunk, NULL, 0);
+    return 0;
+}
+
+// Lists every open number of a table that does not change now; false if there was no room for it.
+INLINE bool list_numbers(struct work *work, u64 files)
+{
+    list_chunks(open_bitmap(work, files));
     return !work->is_incomplete;
 }

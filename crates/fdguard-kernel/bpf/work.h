@@ -19,7 +19,8 @@ const volatile u32 first_mode;
 struct process {
     // How stacks are taken.
     u32 mode;
-    u32 unused;
+    // Differs after each exec: the same addresses are other functions then.
+    u32 generation;
 };
 
 // Parts of the table.
@@ -32,9 +33,11 @@ struct work {
     u32 pid;
     u32 tid;
     u32 mode;
+    u32 generation;
     u32 is_followed;
     u32 call;
     u32 stack;
+    u64 table;
     u64 arguments[3];
     // A walk over the bitmap of a table.
     u64 bitmap;
@@ -42,6 +45,7 @@ struct work {
     u32 chunk;
     u32 first;
     u32 is_incomplete;
+    u32 is_code;
     u64 changed;
     u64 now;
     u64 at;
@@ -58,7 +62,9 @@ MAP(workspace, .type = MAP_PERCPU_ARRAY, .key_size = 4, .value_size = sizeof(str
 MAP(followed, .type = MAP_HASH, .key_size = 4, .value_size = sizeof(struct process),
     .entries = 32768, .flags = MAP_ON_DEMAND);
 MAP(events, .type = MAP_RINGBUF, .entries = 1 << 23);
+MAP(stacks, .type = MAP_RINGBUF, .entries = 1 << 24);
 
+u32 next_generation;
 u64 lost_events;
 u64 lost_stacks;
 u64 foreign_calls;
@@ -86,6 +92,16 @@ INLINE u32 visible_number(struct task_struct *task)
     return namespace_of(&number) == namespace_number ? number.nr : 0;
 }
 
+// Reads a field through a pointer that is only a number. The verifier searches all types of the
+// kernel by name at each access to a pointer in a task: a millisecond each.
+#define READ(structure, address, field)                                                            \
+    ({                                                                                             \
+        __typeof__(((struct structure *)0)->field) read_value = 0;                                 \
+        bpf_probe_read_kernel(&read_value, sizeof(read_value),                                     \
+                              &((struct structure *)(address))->field);                            \
+        read_value;                                                                                \
+    })
+
 // The work on the current thread's call; null if the thread is not reported.
 INLINE struct work *begin_work(void)
 {
@@ -106,8 +122,10 @@ INLINE struct work *begin_work(void)
         return NULL;
     work->pid = pid;
     work->tid = tid;
+    work->table = (u64)READ(task_struct, current(), files);
     work->is_followed = process != NULL;
     work->mode = process ? process->mode : first_mode;
+    work->generation = process ? process->generation : 0;
     return work;
 }
 
@@ -119,7 +137,7 @@ INLINE struct record *reserve(const struct work *work, u32 kind)
         return NULL;
     }
     record->at = bpf_ktime_get_ns();
-    record->table = (u64)current()->files;
+    record->table = work->table;
     record->pid = work->pid;
     record->tid = work->tid;
     record->stack = 0;

@@ -1,5 +1,5 @@
-//! BTF, the description of types that the kernel has of its own (`/sys/kernel/btf/vmlinux`), and that
-//! a compiled program has of those it uses: as far as needed to find the fields of structures.
+//! BTF, the description of types that the kernel has of its own (`/sys/kernel/btf/vmlinux`), and a
+//! compiled program of those it uses: as far as needed to find the fields of structures.
 
 /// The magic number at the start, in the machine's own byte order.
 const MAGIC: u16 = 0xeb9f;
@@ -54,7 +54,7 @@ pub struct BtfMember {
 
 /// What a type is, for one step into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum BtfShape {
     /// A structure or union with so many members.
     Members(usize),
     /// An array of this type.
@@ -65,7 +65,7 @@ pub enum Shape {
 
 /// Names that are looked for while the types are read.
 #[derive(Debug)]
-struct Wanted<'a> {
+struct NameIndex<'a> {
     names: Vec<(Kind, &'a [u8])>,
     /// Which first two bytes any of them has: few other names have one of those.
     starts: Vec<u64>,
@@ -114,7 +114,7 @@ impl<'a> Btf<'a> {
         let part = |offset: usize, length: usize| body.get(offset..)?.get(..length);
         let types = part(field(1)?, field(2)?)?;
         let strings = part(field(3)?, field(4)?)?;
-        let wanted = Wanted::new(wanted);
+        let wanted = NameIndex::new(wanted);
         let mut found = vec![Vec::new(); wanted.names.len()];
         let mut starts = Vec::with_capacity(types.len() / 20);
         let mut at = 0;
@@ -185,7 +185,7 @@ impl<'a> Btf<'a> {
 
     /// What a type is behind its other names and qualifiers, and the id of that.
     #[must_use]
-    pub fn shape(&self, mut id: u32) -> Option<(u32, Shape)> {
+    pub fn shape(&self, mut id: u32) -> Option<(u32, BtfShape)> {
         for _ in 0..DEPTH {
             let (head, start) = self.head(id)?;
             let shape = match head.kind {
@@ -193,9 +193,9 @@ impl<'a> Btf<'a> {
                     id = head.word;
                     continue;
                 }
-                4 | 5 => Shape::Members(head.length),
-                3 => Shape::Array(word(self.types, start + HEAD)?),
-                _ => Shape::Other,
+                4 | 5 => BtfShape::Members(head.length),
+                3 => BtfShape::Array(word(self.types, start + HEAD)?),
+                _ => BtfShape::Other,
             };
             return Some((id, shape));
         }
@@ -349,7 +349,7 @@ impl<'a> Btf<'a> {
     }
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> NameIndex<'a> {
     fn new(names: &[(Kind, &'a str)]) -> Self {
         let mut starts = vec![0; 1 << 10];
         let mut kept = Vec::with_capacity(names.len());

@@ -89,7 +89,9 @@ struct Load {
     line_info: u64,
     line_infos: u32,
     target: u32,
-    zero: u32,
+    target_object: u32,
+    /// The kernel could relocate, too. Without this field there would be a gap here.
+    relocations: u32,
 }
 
 /// The same for a link.

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::python;
 use crate::{KernelEvent, Occurrence};
 
 /// Bytes of a record without numbers.
-pub(crate) const RECORD: usize = 72;
+const RECORD: usize = 72;
 
 /// Decodes records in the order of the ring.
 #[derive(Debug, Default)]
@@ -94,7 +93,8 @@ impl Decoder {
                 from: file,
                 open: self.take_numbers(tid, call),
             },
-            _ => return python::decode(kind, record.0),
+            40 => Occurrence::PythonMapped,
+            _ => return None,
         })
     }
 
@@ -161,7 +161,7 @@ mod tests {
             if let Some(slot) = bytes.get_mut(28) {
                 *slot = kind;
             }
-            let _ = Decoder::default().decode(&bytes);
+            drop(Decoder::default().decode(&bytes));
         }
     }
 }

@@ -20,10 +20,10 @@ pub struct KernelEvent {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Occurrence {
-    /// A number is in use now. `ioctl`, `io_uring_enter` and `bpf` may open and close anything: what
-    /// became of the table during such a call is reported with the time of the comparison. So the
-    /// same number and file may be reported by two threads, and an event that is older than what is
-    /// known about its number has no meaning.
+    /// A number is in use now. Calls of `ioctl`, `io_uring_enter` and `bpf` may open and close
+    /// anything: what became of the table during such a call is reported with the time of the
+    /// comparison. So the same number and file may be reported by two threads, and an event that is
+    /// older than what is known about its number has no meaning.
     Opened {
         /// The number.
         fd: u32,

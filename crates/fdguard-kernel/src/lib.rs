@@ -14,6 +14,7 @@ mod object;
 mod python;
 mod refusal;
 mod ring;
+mod stack;
 mod tracer;
 
 pub use event::{
@@ -24,4 +25,5 @@ pub use map::BpfMap;
 pub use object::BpfObject;
 pub use python::{PythonLayout, PythonLayoutOffsets};
 pub use refusal::LoadRefusal;
+pub use stack::{StackMode, StackSlot};
 pub use tracer::{KernelTracer, LostCounts, TracerOptions, TracerScope};

@@ -2,17 +2,12 @@
 
 use std::io;
 
-use crate::decode::RECORD;
-use crate::{CapturedCode, CapturedStack, KernelTracer, LanguageFrame, Occurrence};
+use crate::{CapturedCode, KernelTracer, StackMode};
 
-/// Records of `bpf/python.h`.
-const CODE: u16 = 40;
-const STACK: u16 = 41;
-const MAPPED: u16 = 42;
-/// Bytes of a frame.
-const FRAME: usize = 24;
-/// Where the parts of a code record begin, and where its table of lines does.
-const OBJECT: usize = RECORD + 24;
+/// The kind of a code record in the ring of stacks.
+const CODE: u32 = 4;
+/// Where the parts of a code record begin, and its table of lines.
+const OBJECT: usize = 40;
 const FILE: usize = OBJECT + 256;
 const NAME: usize = FILE + 2048;
 const LINES: usize = NAME + 1024;
@@ -136,7 +131,8 @@ impl KernelTracer {
     /// From now on the Python frames of this process are walked, which has this interpreter.
     pub fn set_python(&self, pid: u32, layout: &PythonLayout) -> io::Result<()> {
         let processes = self.object.map("python_processes")?;
-        Ok(processes.update(&pid.to_ne_bytes(), &layout.to_bytes())?)
+        processes.update(&pid.to_ne_bytes(), &layout.to_bytes())?;
+        self.follow(pid, StackMode::Python)
     }
 
     /// From now on every followed process that maps this file is known to run this interpreter. The
@@ -157,19 +153,13 @@ impl KernelTracer {
     }
 }
 
-/// What a record of the walk says; `None` for other records.
-pub(crate) fn decode(kind: u16, record: &[u8]) -> Option<Occurrence> {
-    match kind {
-        CODE => decode_code(record).map(|code| Occurrence::PythonCode(Box::new(code))),
-        STACK => decode_stack(record).map(|stack| Occurrence::Stack(Box::new(stack))),
-        MAPPED => Some(Occurrence::PythonMapped),
-        _ => None,
+/// Reads a record of the ring of stacks; `None` if it is a stack.
+pub(crate) fn decode(record: &[u8]) -> Option<CapturedCode> {
+    if word(record, 12)? != CODE {
+        return None;
     }
-}
-
-fn decode_code(record: &[u8]) -> Option<CapturedCode> {
     let part = |from: usize, to: usize| Some(record.get(from..to)?.to_vec());
-    let lines = match long(record, RECORD + 16)? {
+    let lines = match long(record, 32)? {
         NOT_COPIED => None,
         size => Some(part(
             LINES,
@@ -177,29 +167,13 @@ fn decode_code(record: &[u8]) -> Option<CapturedCode> {
         )?),
     };
     Some(CapturedCode {
-        pid: word(record, 16)?,
-        code: long(record, RECORD)?,
-        identity: long(record, RECORD + 8)?,
+        pid: word(record, 4)?,
+        code: long(record, 16)?,
+        identity: long(record, 24)?,
         object: part(OBJECT, FILE)?,
         file: part(FILE, NAME)?,
         name: part(NAME, LINES)?,
         lines,
-    })
-}
-
-fn decode_stack(record: &[u8]) -> Option<CapturedStack> {
-    let frames = record.get(RECORD..)?.chunks_exact(FRAME).map(|frame| {
-        Some(LanguageFrame {
-            code: long(frame, 0)?,
-            identity: long(frame, 8)?,
-            instruction: word(frame, 16)?.cast_signed(),
-        })
-    });
-    Some(CapturedStack {
-        number: word(record, 24)?,
-        pid: word(record, 16)?,
-        language: frames.collect::<Option<_>>()?,
-        ..CapturedStack::default()
     })
 }
 

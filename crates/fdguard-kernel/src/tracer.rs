@@ -2,13 +2,16 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::call;
 use crate::decode::Decoder;
 use crate::loader::{self, LoadOptions, LoadedObject};
 use crate::object::BpfObject;
+use crate::python;
 use crate::ring::Ring;
-use crate::{KernelEvent, LoadRefusal};
+use crate::stack::{self, CopiedStacks, StackMode, StackSlot};
+use crate::{KernelEvent, LoadRefusal, Occurrence};
 
 /// Which processes are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +27,23 @@ pub enum TracerScope {
 pub struct TracerOptions {
     /// Which processes are reported.
     pub scope: TracerScope,
+    /// How stacks are taken of programs that nothing is known about.
+    pub mode: StackMode,
     /// The room for events in bytes, a power of two; `None` for the usual.
     pub room: Option<u32>,
+    /// The same for stacks.
+    pub stack_room: Option<u32>,
+}
+
+impl Default for TracerOptions {
+    fn default() -> Self {
+        Self {
+            scope: TracerScope::Followed,
+            mode: StackMode::Copied,
+            room: None,
+            stack_room: None,
+        }
+    }
 }
 
 /// How much could not be reported.
@@ -53,7 +71,11 @@ const PROGRAMS: [&str; 5] = [
 pub struct KernelTracer {
     pub(crate) object: LoadedObject,
     events: Ring,
+    stacks: Ring,
     decoder: Decoder,
+    copied: CopiedStacks,
+    /// Generations of followed processes before their first exec differ from those after it.
+    generations: AtomicU32,
     /// The programs run as long as these are open.
     _links: Vec<OwnedFd>,
 }
@@ -67,7 +89,10 @@ struct NamespacePlace {
 impl KernelTracer {
     /// Loads the programs and starts to report.
     pub fn load(scope: TracerScope) -> Result<Self, LoadRefusal> {
-        Self::load_with(&TracerOptions { scope, room: None })
+        Self::load_with(&TracerOptions {
+            scope,
+            ..TracerOptions::default()
+        })
     }
 
     /// The same, with other options.
@@ -78,7 +103,9 @@ impl KernelTracer {
         let types = loader::find_types(&bytes, &[&place, &events])?;
         let place = LoadedObject::load(&place, &types, &LoadOptions::default())?;
         let place = find_place(&place)?;
-        let room = options.room.map(|room| ("events", room));
+        let rooms = [("events", options.room), ("stacks", options.stack_room)];
+        let rooms = rooms.map(|(name, room)| Some((name, room?)));
+        let rooms: Vec<_> = rooms.into_iter().flatten().collect();
         let object = LoadedObject::load(
             &events,
             &types,
@@ -86,27 +113,74 @@ impl KernelTracer {
                 constants: &[
                     ("whole_host", u32::from(options.scope == TracerScope::Host)),
                     ("own_pid", std::process::id()),
+                    ("first_mode", options.mode.number()),
                     ("namespace_level", place.level),
                     ("namespace_number", place.number),
                 ],
-                entries: room.as_slice(),
+                entries: &rooms,
             },
         )?;
-        let ring = object.map("events").map_err(internal)?;
-        let events = Ring::map(ring.as_fd(), ring.shape().entries).map_err(internal)?;
+        let map_ring = |name| {
+            let ring = object.map(name)?;
+            Ring::map(ring.as_fd(), ring.shape().entries)
+        };
+        let events = map_ring("events").map_err(internal)?;
+        let stacks = map_ring("stacks").map_err(internal)?;
         let links = PROGRAMS.iter().map(|name| object.attach(name));
         Ok(Self {
             _links: links.collect::<Result<_, _>>()?,
             object,
             events,
+            stacks,
             decoder: Decoder::default(),
+            copied: CopiedStacks::default(),
+            generations: AtomicU32::new(1 << 31),
         })
     }
 
-    /// Reports this process, and all it starts, from now on.
-    pub fn follow(&self, pid: u32) -> io::Result<()> {
+    /// Reports this process, and all it starts, from now on. For one that is followed already,
+    /// changes how its stacks are taken; after an exec that is as the options say.
+    pub fn follow(&self, pid: u32, mode: StackMode) -> io::Result<()> {
         let followed = self.object.map("followed")?;
-        Ok(followed.update(&pid.to_ne_bytes(), &[0; 8])?)
+        let known = followed.read(&pid.to_ne_bytes()).ok();
+        let known = known.and_then(|value| value.get(4..8)?.try_into().ok());
+        let generation = known.unwrap_or_else(|| {
+            let new = self.generations.fetch_add(1, Ordering::Relaxed);
+            new.to_ne_bytes()
+        });
+        let value = [mode.number().to_ne_bytes(), generation].concat();
+        Ok(followed.update(&pid.to_ne_bytes(), &value)?)
+    }
+
+    /// Tells the kernel where a copied stack has its return addresses, all of them: the same stack
+    /// gets the same number from now on and is not copied again. Without effect for a stack that is
+    /// too old, or has none or more than 64.
+    pub fn remember(&mut self, number: u32, slots: &[StackSlot]) -> io::Result<()> {
+        let Some((key, template)) = self.copied.take(number).zip(stack::template(number, slots))
+        else {
+            return Ok(());
+        };
+        let templates = self.object.map("templates")?;
+        let mut last = None;
+        for variant in key.variants() {
+            match templates.read(&variant) {
+                // Another copy of the same stack was faster.
+                Ok(known) if known.get(4..) == template.get(4..) => return Ok(()),
+                Ok(known) => {
+                    last = Some(variant);
+                    // The kernel has a longer list of this very stack.
+                    if known.get(..4) == template.get(..4) {
+                        break;
+                    }
+                }
+                Err(_) => {
+                    last = Some(variant);
+                    break;
+                }
+            }
+        }
+        let Some(variant) = last else { return Ok(()) };
+        Ok(templates.update(&variant, &template)?)
     }
 
     /// Reports it no longer.
@@ -119,7 +193,31 @@ impl KernelTracer {
 
     /// Passes on what has happened since the last time; never waits.
     pub fn drain(&mut self, take: &mut dyn FnMut(KernelEvent)) -> io::Result<()> {
+        // The stack of an event is complete before the event is.
         let end = self.events.written();
+        let stacks = self.stacks.written();
+        let copied = &mut self.copied;
+        self.stacks.read(stacks, &mut |bytes| {
+            if let Some(code) = python::decode(bytes) {
+                take(KernelEvent {
+                    at: 0,
+                    pid: code.pid,
+                    tid: 0,
+                    table: 0,
+                    stack: 0,
+                    what: Occurrence::PythonCode(Box::new(code)),
+                });
+            } else if let Some(stack) = copied.decode(bytes) {
+                take(KernelEvent {
+                    at: 0,
+                    pid: stack.pid,
+                    tid: 0,
+                    table: 0,
+                    stack: stack.number,
+                    what: Occurrence::Stack(Box::new(stack)),
+                });
+            }
+        });
         let decoder = &mut self.decoder;
         self.events.read(end, &mut |bytes| {
             if let Some(event) = decoder.decode(bytes) {

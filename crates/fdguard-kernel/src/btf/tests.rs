@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Btf, BtfMember, Kind, Shape};
+use super::{Btf, BtfMember, BtfShape, Kind};
 
 /// A description under construction.
 #[derive(Default)]
@@ -81,7 +81,7 @@ fn members_are_found_also_inside_of_what_has_no_name() {
     assert_eq!(btf.member(5, "__links"), member(8, 4, 1));
     assert_eq!(btf.member(5, "list"), member(12, 24, 4));
     assert_eq!(btf.member_at(5, 2), Some(("list", 12, 4)));
-    assert_eq!(btf.shape(4), Some((4, Shape::Array(1))));
+    assert_eq!(btf.shape(4), Some((4, BtfShape::Array(1))));
     assert_eq!(btf.member(5, "lin"), None);
     assert_eq!(btf.member(1, "first"), None);
     assert_eq!(btf.size(5), Some(40));
@@ -168,7 +168,7 @@ fn ask(bytes: &[u8]) {
         let _ = (btf.size(id), btf.member(id, "links"));
         let _ = (btf.shape(id), btf.member_at(id, 1), btf.name(id));
     }
-    let _ = btf.named(Kind::Struct, "thing");
+    drop(btf.named(Kind::Struct, "thing"));
 }
 
 proptest! {

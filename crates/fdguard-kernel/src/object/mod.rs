@@ -78,6 +78,8 @@ const DAMAGED: LoadRefusal = LoadRefusal::Damaged;
 /// Constants may not be written by programs either.
 const READ_ONLY: u32 = 1 << 7;
 const ARRAY: u32 = 2;
+/// More than this is not a file of ours.
+const MOST_VARIABLES: usize = 1 << 20;
 
 impl<'a> BpfObject<'a> {
     /// Reads a file that clang made and `xtask bpf` stripped.
@@ -290,6 +292,9 @@ fn variable_section<'a>(
     name: &'a str,
 ) -> Option<Option<MapEntry<'a>>> {
     let size = usize::try_from(section.size()).ok()?;
+    if size > MOST_VARIABLES {
+        return None;
+    }
     if size == 0 {
         return Some(None);
     }

@@ -1,7 +1,7 @@
 //! Adapts instructions to the running kernel's layout of a structure. Pure.
 
 use super::extension::LayoutRelocation;
-use crate::btf::{Btf, Kind, Shape};
+use crate::btf::{Btf, BtfShape, Kind};
 
 /// The call of a function that does not exist: an instruction that needs what this kernel lacks.
 /// The verifier accepts it where it cannot be reached.
@@ -73,7 +73,7 @@ fn find(
         let step: u32 = step?;
         let (id, shape) = program.shape(ours)?;
         match shape {
-            Shape::Members(_) => {
+            BtfShape::Members(_) => {
                 let (name, _, of) = program.member_at(id, usize::try_from(step).ok()?)?;
                 ours = of;
                 // The kernel's structure is searched through what has no name.
@@ -85,15 +85,15 @@ fn find(
                 offset = offset.checked_add(member.offset)?;
                 theirs = member.of;
             }
-            Shape::Array(of) => {
-                let (_, Shape::Array(each)) = kernel.shape(theirs)? else {
+            BtfShape::Array(of) => {
+                let (_, BtfShape::Array(each)) = kernel.shape(theirs)? else {
                     return None;
                 };
                 ours = of;
                 theirs = each;
                 offset = offset.checked_add(kernel.size(each)?.checked_mul(step)?)?;
             }
-            Shape::Other => return None,
+            BtfShape::Other => return None,
         }
     }
     Some(Place {

@@ -30,7 +30,7 @@ proptest! {
         }
         if let Ok(object) = BpfObject::parse(&bytes) {
             for (_, section) in object.programs() {
-                let _ = object.link(section, &object.btf);
+                drop(object.link(section, &object.btf));
             }
         }
     }

@@ -9,20 +9,17 @@
 #pragma once
 
 #include "table.h"
+#include "template.h"
 #include "work.h"
 
-#define PYTHON_FRAMES 64
 // Entries from C and frames that are being created are skipped.
-#define PYTHON_STEPS (3 * PYTHON_FRAMES)
+#define PYTHON_STEPS (3 * STACK_FRAMES)
 #define PYTHON_OBJECT 256
 #define PYTHON_FILE 2048
 #define PYTHON_NAME 1024
 #define PYTHON_LINES 16384
 #define PYTHON_PAGE 4096
-// Of stacks with Python frames: other stacks are counted below.
-#define PYTHON_NUMBERS (1u << 31)
 
-enum { PYTHON_CODE = 40, PYTHON_STACK, PYTHON_MAPPED };
 enum { OWNED_BY_GENERATOR = 1, OWNED_BY_C_STACK = 3 };
 enum { PROT_EXEC = 4 };
 
@@ -67,15 +64,6 @@ struct python_layout {
     u16 bytes_start;
 };
 
-struct python_frame {
-    u64 code;
-    // Covers the file, the name and the first line of the code object.
-    u64 identity;
-    // Bytes into the code; negative before the first instruction.
-    s32 instruction;
-    u32 unused;
-};
-
 struct python_file_key {
     u64 inode;
     u64 device;
@@ -84,18 +72,17 @@ struct python_file_key {
 struct python_code_key {
     u64 code;
     u64 identity;
-    // The program.
-    u64 seed;
-};
-
-struct python_stack {
-    struct record head;
-    struct python_frame frames[PYTHON_FRAMES];
+    u32 pid;
+    u32 generation;
 };
 
 // A code object and what it refers to, as in memory.
 struct python_code {
-    struct record head;
+    // As a stack_record begins.
+    u32 number;
+    u32 pid;
+    u32 generation;
+    u32 kind;
     u64 code;
     u64 identity;
     // PYTHON_LINES if the table was not copied.
@@ -109,13 +96,11 @@ struct python_code {
 struct python_walk {
     struct python_layout layout;
     u64 next;
-    u64 seed;
     u64 hash;
     u64 count;
     u8 thread[256];
     u8 frame[256];
     u8 object[256];
-    struct python_stack stack;
     struct python_code code;
 };
 
@@ -125,11 +110,8 @@ MAP(python_files, .type = MAP_HASH, .key_size = sizeof(struct python_file_key),
     .value_size = sizeof(struct python_layout), .entries = 256, .flags = MAP_ON_DEMAND);
 MAP(python_codes, .type = MAP_LRU_HASH, .key_size = sizeof(struct python_code_key),
     .value_size = 4, .entries = 32768);
-MAP(python_stacks, .type = MAP_LRU_HASH, .key_size = 8, .value_size = 4, .entries = 32768);
 MAP(python_walks, .type = MAP_PERCPU_ARRAY, .key_size = 4, .value_size = sizeof(struct python_walk),
     .entries = 1);
-
-u32 python_stack_count;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -165,8 +147,6 @@ struct mm_struct {
 };
 
 struct task_struct___python {
-    u64 start_time;
-    u32 self_exec_id;
     struct mm_struct *mm;
 };
 
@@ -191,14 +171,6 @@ INLINE u64 python_mix(u64 hash, u64 word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
     return hash ^ hash >> 29;
-}
-
-// Tells programs apart, also those of a reused process number.
-INLINE u64 python_seed(void)
-{
-    struct task_struct___python *leader = (void *)current()->group_leader;
-    struct task_struct___python *task = (void *)current();
-    return python_mix(leader->start_time, task->self_exec_id);
 }
 
 // Finds the thread state of this thread by the interpreter's key, as PyGILState_GetThisThreadState
@@ -256,7 +228,8 @@ INLINE u64 python_identity(const struct python_walk *walk)
 static long walk_python_frame(u32 index, void *unused)
 {
     struct python_walk *walk = walk_of_processor();
-    if (!walk || !walk->next || walk->next & 7 || walk->count >= PYTHON_FRAMES)
+    struct stack_record *stack = stack_space_of_processor();
+    if (!walk || !stack || !walk->next || walk->next & 7 || walk->count >= STACK_FRAMES)
         return 1;
     const struct python_layout *at = &walk->layout;
     if (bpf_probe_read_user(walk->frame, at->frame_span & 0xff, (void *)walk->next))
@@ -276,7 +249,7 @@ static long walk_python_frame(u32 index, void *unused)
     if (owner != OWNED_BY_GENERATOR &&
         instruction < 2 * (s64)PYTHON_INT(walk->object, at->code_first_traceable))
         return 0;
-    struct python_frame *frame = &walk->stack.frames[walk->count & (PYTHON_FRAMES - 1)];
+    struct language_frame *frame = &stack->language[walk->count & (STACK_FRAMES - 1)];
     frame->code = code;
     frame->identity = python_identity(walk);
     frame->instruction = instruction;
@@ -301,21 +274,9 @@ INLINE bool walk_python(struct python_walk *walk, const struct python_layout *la
     }
     walk->next = next;
     walk->count = 0;
-    walk->seed = python_seed();
-    walk->hash = walk->seed;
+    walk->hash = 1;
     bpf_loop(PYTHON_STEPS, walk_python_frame, NULL, 0);
     return walk->count > 0;
-}
-
-INLINE void fill_python_head(struct record *head, const struct work *work, u32 kind, u32 stack)
-{
-    __builtin_memset(head, 0, sizeof(*head));
-    head->at = bpf_ktime_get_ns();
-    head->table = (u64)current()->files;
-    head->pid = work->pid;
-    head->tid = work->tid;
-    head->kind = kind;
-    head->stack = stack;
 }
 
 // Copies a string object: how it begins, and its characters. Zeros if that is not possible.
@@ -337,16 +298,20 @@ static long send_python_code(u32 index, void *unused)
 {
     struct python_walk *walk = walk_of_processor();
     struct work *work = workspace_of_processor();
-    if (!walk || !work || index >= walk->count)
+    struct stack_record *stack = stack_space_of_processor();
+    if (!walk || !work || !stack || index >= walk->count)
         return 1;
     const struct python_layout *at = &walk->layout;
-    const struct python_frame *frame = &walk->stack.frames[index & (PYTHON_FRAMES - 1)];
-    struct python_code_key key = {
-        .code = frame->code, .identity = frame->identity, .seed = walk->seed};
+    const struct language_frame *frame = &stack->language[index & (STACK_FRAMES - 1)];
+    struct python_code_key key = {.code = frame->code, .identity = frame->identity,
+                                  .pid = work->pid, .generation = work->generation};
     if (bpf_map_lookup_elem(&python_codes, &key))
         return 0;
     struct python_code *code = &walk->code;
-    fill_python_head(&code->head, work, PYTHON_CODE, 0);
+    code->number = 0;
+    code->pid = work->pid;
+    code->generation = work->generation;
+    code->kind = PYTHON_CODE;
     code->code = frame->code;
     code->identity = frame->identity;
     if (bpf_probe_read_user(code->object, at->code_size & 0xff, (void *)frame->code))
@@ -367,58 +332,41 @@ static long send_python_code(u32 index, void *unused)
     }
     u32 one = 1;
     u32 length = __builtin_offsetof(struct python_code, lines) + (copied & (PYTHON_LINES - 1));
-    if (!bpf_ringbuf_output(&events, code, length, NO_WAKEUP))
+    if (!bpf_ringbuf_output(&stacks, code, length, NO_WAKEUP))
         bpf_map_update_elem(&python_codes, &key, &one, ANY);
     return 0;
 }
 
-// The number of the calling thread's Python frames, which are sent if they are new; 0 if there is
-// none. A global function: the verifier looks at it once, not at each place that calls it.
-__attribute__((noinline)) u32 take_python_stack(void)
+// Reads the interpreter's frames of the current thread into `language`, sets their count, and
+// answers a hash of them; 0 if there are none.
+INLINE u64 read_python_frames(const struct work *work, struct stack_record *stack)
 {
-    struct work *work = workspace_of_processor();
-    if (!work)
-        return 0;
     struct python_layout *layout = bpf_map_lookup_elem(&python_processes, &work->pid);
-    if (!layout)
-        return 0;
     struct python_walk *walk = walk_of_processor();
-    if (!walk || !walk_python(walk, layout))
+    if (!layout || !walk || !walk_python(walk, layout))
         return 0;
-    u32 *known = bpf_map_lookup_elem(&python_stacks, &walk->hash);
-    if (known)
-        return *known;
-    bpf_loop(PYTHON_FRAMES, send_python_code, NULL, 0);
-    u32 number = (__sync_fetch_and_add(&python_stack_count, 1) + 1) | PYTHON_NUMBERS;
-    fill_python_head(&walk->stack.head, work, PYTHON_STACK, number);
-    u64 count = walk->count;
-    if (count > PYTHON_FRAMES)
-        return 0;
-    u32 length = sizeof(struct record) + count * sizeof(struct python_frame);
-    if (bpf_ringbuf_output(&events, &walk->stack, length, NO_WAKEUP)) {
-        __sync_fetch_and_add(&lost_stacks, 1);
-        return 0;
-    }
-    bpf_map_update_elem(&python_stacks, &walk->hash, &number, ANY);
-    return number;
+    stack->language_count = walk->count;
+    return walk->hash;
 }
 
-INLINE struct python_file_key python_key_of(struct file *file)
+// Sends the code objects of these frames, as far as they were not sent.
+INLINE void send_python_codes(void)
 {
-    struct python_file_key key = {};
-    struct inode *inode = NULL;
-    struct super_block *super = NULL;
-    u32 device = 0;
-    bpf_probe_read_kernel(&inode, sizeof(inode), &file->f_inode);
-    bpf_probe_read_kernel(&key.inode, sizeof(key.inode), &inode->i_ino);
-    bpf_probe_read_kernel(&super, sizeof(super), &inode->i_sb);
-    bpf_probe_read_kernel(&device, sizeof(device), &super->s_dev);
-    key.device = device;
+    bpf_loop(STACK_FRAMES, send_python_code, NULL, 0);
+}
+
+INLINE struct python_file_key python_key_of(u64 file)
+{
+    u64 inode = (u64)READ(file, file, f_inode);
+    struct python_file_key key = {
+        .inode = READ(inode, inode, i_ino),
+        .device = READ(super_block, READ(inode, inode, i_sb), s_dev),
+    };
     return key;
 }
 
 // Takes a process whose executable segment begins here for Python, if its file is known to be.
-INLINE bool recognise_python(u32 pid, struct file *file, u64 start, u64 offset)
+INLINE bool recognise_python(u32 pid, u64 file, u64 start, u64 offset)
 {
     struct python_file_key key = python_key_of(file);
     struct python_layout *known = bpf_map_lookup_elem(&python_files, &key);
@@ -431,6 +379,10 @@ INLINE bool recognise_python(u32 pid, struct file *file, u64 start, u64 offset)
     layout.runtime += bias;
     layout.code_type += bias;
     bpf_map_update_elem(&python_processes, &pid, &layout, ANY);
+    struct process *process = bpf_map_lookup_elem(&followed, &pid);
+    struct process changed = {
+        .mode = MODE_PYTHON, .generation = process ? process->generation : 0};
+    bpf_map_update_elem(&followed, &pid, &changed, ANY);
     return true;
 }
 
@@ -442,16 +394,13 @@ INLINE void after_python_mapping(struct pt_regs *regs, s64 result)
     struct work *work = begin_work();
     if (!work)
         return;
-    struct file *file = (void *)file_at(regs->r8);
+    u64 file = file_at(regs->r8);
     u64 offset = ((struct pt_regs___python *)regs)->r9;
     if (!file || recognise_python(work->pid, file, result, offset))
         return;
-    struct dentry *dentry = NULL;
-    const unsigned char *text = NULL;
     u64 name = 0;
-    bpf_probe_read_kernel(&dentry, sizeof(dentry), &file->f_path.dentry);
-    bpf_probe_read_kernel(&text, sizeof(text), &dentry->d_name.name);
-    bpf_probe_read_kernel(&name, sizeof(name), text);
+    u64 entry = (u64)READ(file, file, f_path.dentry);
+    bpf_probe_read_kernel(&name, sizeof(name), READ(dentry, entry, d_name.name));
     // "libpytho"
     if (name != 0x6f6874797062696cull)
         return;
@@ -471,9 +420,8 @@ INLINE void after_python_fork(u32 parent, u32 child)
 // Another program.
 INLINE void after_python_exec(u32 pid)
 {
-    struct task_struct___python *task = (void *)current();
-    struct mm_struct *mm = task->mm;
+    u64 memory = (u64)READ(task_struct___python, current(), mm);
+    u64 code = READ(mm_struct, memory, start_code);
     bpf_map_delete_elem(&python_processes, &pid);
-    if (mm && mm->exe_file)
-        recognise_python(pid, mm->exe_file, mm->start_code & ~(u64)(PYTHON_PAGE - 1), 0);
+    recognise_python(pid, (u64)READ(mm_struct, memory, exe_file), code & ~(PYTHON_PAGE - 1ull), 0);
 }
