@@ -11,6 +11,7 @@
 )]
 
 mod fake_proc;
+mod golang;
 mod holding;
 mod launch;
 mod locate;
@@ -22,6 +23,7 @@ pub mod sys;
 mod victim;
 
 pub use fake_proc::{FakeProc, FakeProcess};
+pub use golang::{GoToolchain, go_program, go_toolchains};
 pub use holding::VictimHolding;
 pub use launch::{NOBODY, run_as, start_clean};
 pub use locate::{c_variant, c_victim, compiled, victim_path};

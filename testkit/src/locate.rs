@@ -55,7 +55,7 @@ pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
 pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let path = profile_dir().join(name);
-    if modified(&path).is_some_and(|built| Some(built) >= modified(&source)) {
+    if !is_older(&path, &source) {
         return Some(path);
     }
     // Other processes may compile the same file: each uses its own name, and the rename is atomic.
@@ -76,7 +76,7 @@ pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Opt
 
 /// The directory with the binaries of the profile that the running test was built in:
 /// `target/debug` for `target/debug/deps/test-123`.
-fn profile_dir() -> PathBuf {
+pub(crate) fn profile_dir() -> PathBuf {
     let exe = env::current_exe().expect("path of the running test");
     let dir = exe.parent().expect("folder of the running test");
     if dir.ends_with("deps") || dir.ends_with("examples") {
@@ -104,6 +104,11 @@ fn is_fresh(path: &Path) -> bool {
         .split(' ')
         .map(|source| source.replace('\0', " "))
         .all(|source| modified(Path::new(&source)).is_some_and(|changed| changed <= built))
+}
+
+/// Whether a victim is missing or older than its source.
+pub(crate) fn is_older(victim: &Path, source: &Path) -> bool {
+    !modified(victim).is_some_and(|built| Some(built) >= modified(source))
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {

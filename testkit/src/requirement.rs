@@ -47,11 +47,16 @@ pub struct TestRuntime {
     pub path: PathBuf,
 }
 
+/// Where `testkit/runtimes` installs.
+pub(crate) fn runtimes_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/runtimes")
+}
+
 /// The wanted versions of a runtime (`node`, `java`): those that `testkit/runtimes` installed, and
 /// the one on the search path. Prints which are missing.
 #[must_use]
 pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<TestRuntime> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/runtimes");
+    let directory = runtimes_dir();
     let installed = PathBuf::from(name);
     let installed_version = version(&installed);
     let mut found = Vec::new();

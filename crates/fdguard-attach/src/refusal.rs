@@ -102,6 +102,22 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Whether only entering the process is refused: it can be looked at from outside.
+    #[must_use]
+    pub fn is_of_the_library(&self) -> bool {
+        !matches!(
+            self,
+            Self::Gone
+                | Self::Zombie
+                | Self::KernelThread
+                | Self::Thread { .. }
+                | Self::Itself
+                | Self::Architecture { .. }
+                | Self::Unsupported
+                | Self::Busy
+        )
+    }
+
     /// What works instead; `None` if nothing does.
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {

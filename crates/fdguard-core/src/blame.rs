@@ -4,6 +4,7 @@
 //! of the application's own code; where own code and libraries cannot be distinguished, the
 //! innermost of all.
 
+pub(crate) mod go;
 mod interpreter;
 mod launcher;
 mod own;
@@ -18,8 +19,28 @@ const LOADERS: &[&str] = &["jdk.internal.loader.", "jdk.internal.module."];
 
 /// The frames of the application's own code, innermost first. Console scripts are excluded.
 pub fn own_frames(stack: &[Frame]) -> impl Iterator<Item = &Frame> {
-    let own = stack.iter().filter(|frame| is_own(frame));
+    let outer = stack.get(linked_in(stack)..).unwrap_or_default();
+    let own = outer.iter().filter(|frame| is_own(frame));
     own.filter(|frame| !is_launcher(frame, stack))
+}
+
+/// How many of the innermost frames are of a library that is linked into the program: the system
+/// call was made by the program's own file, in functions without lines that code with lines called.
+fn linked_in(stack: &[Frame]) -> usize {
+    let Some(first) = stack.first().filter(|first| first.module.is_some()) else {
+        return 0;
+    };
+    let is_linked = |frame: &&Frame| {
+        frame.language == Language::Native && frame.line.is_none() && frame.module == first.module
+    };
+    let count = stack.iter().take_while(is_linked).count();
+    let caller = stack.get(count);
+    let is_program = |caller: &Frame| caller.line.is_some() && caller.module == first.module;
+    if caller.is_some_and(is_program) {
+        count
+    } else {
+        0
+    }
 }
 
 /// The innermost frame of the application's own code. Without one, the most useful innermost frame:
@@ -29,15 +50,21 @@ pub fn own_frames(stack: &[Frame]) -> impl Iterator<Item = &Frame> {
 #[must_use]
 pub fn culprit(stack: &[Frame]) -> Option<&Frame> {
     let spoken = || stack.iter().filter(|frame| is_spoken(frame));
-    let package = || spoken().find(|frame| is_package(frame));
+    let package = || {
+        let mut named = stack
+            .iter()
+            .filter(|frame| is_spoken(frame) || is_go(frame));
+        named.find(|frame| is_package(frame))
+    };
     let library = || spoken().find(|frame| !is_launcher(frame, stack));
     let by_lines = own_frames(stack).next().or_else(package).or_else(library);
     let found = by_lines.or_else(|| spoken().next());
     if found.is_some() || unread_language(stack).is_some() {
         return found;
     }
-    let named = stack.iter().find(|frame| is_named(frame));
-    named.or_else(|| stack.first())
+    let named = || stack.iter().filter(|frame| is_named(frame));
+    let go = named().find(|frame| is_go(frame) && !is_go_ground(frame));
+    go.or_else(|| named().next()).or_else(|| stack.first())
 }
 
 /// The place to blame: the culprit's, and of a program without names its file.
@@ -73,6 +100,17 @@ pub fn is_programs(stack: &[Frame]) -> bool {
 fn is_loader(frame: &Frame) -> bool {
     let function = frame.function.as_deref().unwrap_or_default();
     frame.language == Language::Java && LOADERS.iter().any(|name| function.starts_with(name))
+}
+
+fn is_go(frame: &Frame) -> bool {
+    frame.language == Language::Go && is_named(frame)
+}
+
+/// Whether every open of a Go program goes through it.
+fn is_go_ground(frame: &Frame) -> bool {
+    let file = frame.file.as_ref().map(|file| file.to_lossy());
+    let function = frame.function.as_deref().unwrap_or_default();
+    go::is_ground(function, file.as_deref())
 }
 
 fn is_spoken(frame: &Frame) -> bool {

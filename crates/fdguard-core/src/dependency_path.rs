@@ -3,7 +3,7 @@
 //! People do not look for their leak in a dependency of a dependency. The packages between the
 //! application's line and the call that opened are derived from the paths of their files.
 
-use crate::blame::culprit;
+use crate::blame::{culprit, go};
 use crate::origin::{Frame, Language};
 
 /// Runtimes and the C library: every program goes through them.
@@ -45,6 +45,7 @@ fn package(frame: &Frame) -> Option<String> {
         Language::Node => node(file),
         Language::Java => java(frame.function.as_deref()?),
         Language::Rust => rust(file),
+        Language::Go => go::dependency(frame.function.as_deref()?, Some(file)),
         _ => native(frame),
     }
 }
@@ -179,6 +180,29 @@ mod tests {
             frame(Language::Rust, "src/main.rs", "app::main", "/srv/app"),
         ];
         assert_eq!(through(&rust), ["tempfile", "std"]);
+        let go = [
+            frame(
+                Language::Go,
+                "syscall/zsyscall.go",
+                "syscall.socket",
+                "/srv/app",
+            ),
+            frame(Language::Go, "net/dial.go", "net.Dial", "/srv/app"),
+            frame(
+                Language::Go,
+                "net/http/client.go",
+                "net/http.Get",
+                "/srv/app",
+            ),
+            frame(
+                Language::Go,
+                "x.org/y@v1.0.0/z.go",
+                "x.org/y.Get",
+                "/srv/app",
+            ),
+            frame(Language::Go, "/srv/main.go", "main.main", "/srv/app"),
+        ];
+        assert_eq!(through(&go), ["x.org/y", "net/http", "net"]);
         let c = [
             frame(Language::C, "", "open64", "/lib/x86_64-linux-gnu/libc.so.6"),
             frame(

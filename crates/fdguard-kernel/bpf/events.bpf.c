@@ -360,6 +360,8 @@ int before_end(u64 *ctx)
     u64 signal = (u64)READ(task_struct, current(), signal);
     if (READ(signal_struct, signal, live.counter))
         return 0;
+    u32 pid = work->pid;
+    bpf_map_delete_elem(&go_processes, &pid);
     // Two last threads may both see that they are; only one removes the process.
     if (work->is_followed && bpf_map_delete_elem(&followed, &work->pid))
         return 0;

@@ -54,8 +54,6 @@ static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
-static long (*const bpf_ringbuf_output)(void *ring, void *record, u64 size,
-                                        u64 flags) = (void *)130;
 static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *record, u64 flags) = (void *)132;
 static void (*const bpf_ringbuf_discard)(void *record, u64 flags) = (void *)133;
@@ -64,6 +62,7 @@ static long (*const bpf_get_task_stack)(struct task_struct *task, void *buffer, 
                                         u64 flags) = (void *)141;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static struct pt_regs *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
 static long (*const bpf_find_vma)(struct task_struct *task, u64 address, void *callback,
                                   void *context, u64 flags) = (void *)180;
 static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flags) = (void *)181;
@@ -74,7 +73,7 @@ static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flag
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-    unsigned long bp, r10, r8, ax, dx, si, di, orig_ax, ip, cs, sp, ss;
+    unsigned long r14, bp, r10, r8, ax, dx, si, di, orig_ax, ip, cs, sp, ss;
 };
 
 struct thread_info {

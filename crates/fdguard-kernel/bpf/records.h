@@ -62,6 +62,8 @@ enum {
     // A template has at most so many slots; there are so many for stacks with the same registers.
     TEMPLATE_SLOTS = 64,
     TEMPLATE_VARIANTS = 4,
+    // So many Go programs can be probed at once.
+    GO_PROGRAMS = 256,
 };
 
 enum stack_kind {

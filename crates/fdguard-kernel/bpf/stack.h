@@ -1,6 +1,7 @@
 // Stacks of the calling thread, each sent once.
 #pragma once
 
+#include "goroutine.h"
 #include "python.bpf.h"
 #include "template.h"
 #include "work.h"
@@ -16,12 +17,6 @@ MAP(stack_numbers, .type = MAP_LRU_HASH, .key_size = sizeof(struct stack_key), .
     .entries = 1 << 14);
 
 u32 next_stack;
-
-INLINE u64 mix(u64 hash, u64 value)
-{
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-    return hash ^ hash >> 29;
-}
 
 // Sends the stack in the processor's space; 0 if there is no room.
 INLINE u32 send_stack(struct stack_record *stack, u64 size)
@@ -52,7 +47,7 @@ INLINE u32 send_frames(const struct work *work, struct stack_record *stack)
     if (size <= 0)
         return 0;
     u32 count = size / 8;
-    u64 hash = 1;
+    u64 hash = read_goroutine(work, stack, bpf_task_pt_regs(current())->r14);
     for (u32 index = 0; index < STACK_FRAMES; index++) {
         if (index >= count)
             break;

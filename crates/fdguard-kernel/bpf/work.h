@@ -102,6 +102,22 @@ INLINE u32 visible_number(struct task_struct *task)
         read_value;                                                                                \
     })
 
+// The number of the current process.
+INLINE u32 followed_number(void)
+{
+    if (namespace_level == 0)
+        return bpf_get_current_pid_tgid() >> 32;
+    return visible_number(current()->group_leader);
+}
+
+// The current process, if it is one of those that were named; for programs that may be interrupted
+// by others and have no workspace.
+INLINE struct process *followed_process(void)
+{
+    u32 pid = followed_number();
+    return bpf_map_lookup_elem(&followed, &pid);
+}
+
 // The work on the current thread's call; null if the thread is not reported.
 INLINE struct work *begin_work(void)
 {

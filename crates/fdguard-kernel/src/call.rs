@@ -332,6 +332,7 @@ pub fn attach_uprobe(
     program: BorrowedFd<'_>,
     file: &std::path::Path,
     offset: u64,
+    cookie: u64,
 ) -> std::io::Result<[OwnedFd; 2]> {
     let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
     let kind: u64 = kind.trim().parse().map_err(std::io::Error::other)?;
@@ -358,6 +359,8 @@ pub fn attach_uprobe(
         program: number(program)?,
         target: number(std::os::fd::AsFd::as_fd(&event))?,
         attach: PERF_EVENT,
+        // For this kind of link the same place has the cookie.
+        info: cookie,
         ..Link::default()
     };
     let link = create(LINK_CREATE, &link)?;

@@ -8,6 +8,7 @@ pub mod btf;
 pub mod call;
 mod decode;
 mod event;
+mod goroutine;
 mod loader;
 mod map;
 mod object;
@@ -20,6 +21,7 @@ mod tracer;
 pub use event::{
     CapturedCode, CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers,
 };
+pub use goroutine::GoLayout;
 pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
 pub use map::BpfMap;
 pub use object::BpfObject;

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::LoadRefusal;
 use crate::btf::{Btf, Kind};
-use crate::call::{self, NewProgram};
+use crate::call::{self, NewProgram, ProgramKind};
 use crate::map::BpfMap;
 use crate::object::{self, BpfObject, LinkedProgram, Reference};
 
@@ -98,7 +98,12 @@ impl LoadedObject {
                 types: Some(types.as_fd()),
                 functions: &linked.functions,
             };
-            let program = call::load_program(&new).map_err(|error| explain(&new, error))?;
+            let program = match call::load_program(&new) {
+                Ok(program) => program,
+                // It is used for a few programs only: where it is missed, that is reported.
+                Err(_) if new.kind == ProgramKind::Uprobe => continue,
+                Err(error) => return Err(explain(&new, error)),
+            };
             programs.push(LoadedProgram {
                 name: name.to_owned(),
                 program,

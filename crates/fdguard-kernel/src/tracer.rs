@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::call;
 use crate::decode::Decoder;
+use crate::goroutine::{self, GoLayout, GoProbes};
 use crate::loader::{self, LoadOptions, LoadedObject};
 use crate::object::BpfObject;
 use crate::python;
@@ -74,6 +76,7 @@ pub struct KernelTracer {
     stacks: Ring,
     decoder: Decoder,
     copied: CopiedStacks,
+    goroutines: GoProbes,
     /// Generations of followed processes before their first exec differ from those after it.
     generations: AtomicU32,
     /// The programs run as long as these are open.
@@ -134,6 +137,7 @@ impl KernelTracer {
             stacks,
             decoder: Decoder::default(),
             copied: CopiedStacks::default(),
+            goroutines: GoProbes::default(),
             generations: AtomicU32::new(1 << 31),
         })
     }
@@ -150,6 +154,22 @@ impl KernelTracer {
         });
         let value = [mode.number().to_ne_bytes(), generation].concat();
         Ok(followed.update(&pid.to_ne_bytes(), &value)?)
+    }
+
+    /// Follows a process that is a Go program: its stacks are taken by frame pointers, with their
+    /// goroutines.
+    pub fn follow_go(&self, pid: u32, layout: GoLayout) -> io::Result<()> {
+        self.follow(pid, StackMode::FramePointers)?;
+        let process = self.object.map("followed")?.read(&pid.to_ne_bytes())?;
+        let generation = process.get(4..8).and_then(|bytes| bytes.try_into().ok());
+        let generation = u32::from_ne_bytes(generation.unwrap_or_default());
+        goroutine::follow(&self.object, pid, generation, layout)
+    }
+
+    /// Sees who creates goroutines in a Go program, in all followed processes that run it, also
+    /// those that start it later. `offset` is where `runtime.gostartcallfn` begins in the file.
+    pub fn probe_go(&mut self, file: &Path, offset: u64, layout: GoLayout) -> io::Result<()> {
+        self.goroutines.add(&self.object, file, offset, layout)
     }
 
     /// Tells the kernel where a copied stack has its return addresses, all of them: the same stack

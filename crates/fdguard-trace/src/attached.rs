@@ -3,20 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fdguard_attach::Target;
+use fdguard_kernel::{LoadRefusal, TracerScope};
+
 use crate::Error;
 use crate::inject::{AttachFailure, InjectSource, comm};
+use crate::kernel::KernelSource;
 use crate::launch::Options;
 use crate::observed_trace::is_alive;
 use crate::session::TraceSession;
+use crate::source_kind::SourceKind;
 
 /// A trace of attached processes. Dropping it detaches from them, and they go on.
 #[derive(Debug)]
 pub struct AttachedTrace {
     /// What they record.
     pub session: TraceSession,
-    source: Arc<InjectSource>,
+    source: AttachedSource,
     pids: Vec<u32>,
     refused: Vec<AttachRefusal>,
+}
+
+/// Where the records come from.
+#[derive(Debug)]
+enum AttachedSource {
+    Library(Arc<InjectSource>),
+    Kernel(Arc<KernelSource>),
 }
 
 /// A process that could not be attached to, and goes on undisturbed.
@@ -70,13 +82,107 @@ pub enum AttachStep<'a> {
     },
     /// It was left alone.
     Refused(&'a AttachRefusal),
+    /// The kernel traces all of them.
+    ByKernel {
+        /// The process that the library cannot enter; `None` if the user chose the kernel.
+        because: Option<&'a AttachRefusal>,
+    },
+    /// The kernel would be needed, and refuses.
+    NoKernel(&'a LoadRefusal),
 }
+
+/// A process that can be entered, or why not.
+type Examined = (u32, String, Result<Target, AttachFailure>);
 
 impl AttachedTrace {
     /// Attaches to each process that allows it, and reports each step. One that refuses does not
-    /// stop the others; [`AttachedTrace::pids`] may be empty.
+    /// stop the others; [`AttachedTrace::pids`] may be empty. If the library cannot enter one of
+    /// them and the kernel can trace it, the kernel traces all: then what they do to each other is
+    /// seen by one source.
     pub fn attach(
         pids: &[u32],
+        options: &Options,
+        on_step: &mut dyn FnMut(AttachStep<'_>),
+    ) -> Result<Self, Error> {
+        if options.source == Some(SourceKind::Kernel) {
+            let source = KernelSource::load(TracerScope::Followed)?;
+            on_step(AttachStep::ByKernel { because: None });
+            return Self::follow(pids, options, source, on_step);
+        }
+        let examine = |pid: u32| (pid, comm(pid), InjectSource::examine(pid));
+        let examined: Vec<Examined> = pids.iter().copied().map(examine).collect();
+        let may_choose = options.source.is_none() && options.protect.is_none();
+        let mut refusals = examined.iter().filter_map(|(pid, comm, result)| {
+            let failure = result.as_ref().err().filter(|one| one.by_kernel)?;
+            Some(AttachRefusal {
+                pid: *pid,
+                comm: comm.clone(),
+                failure: failure.clone(),
+            })
+        });
+        let first = refusals.next().filter(|_| may_choose);
+        if let Some(first) = first {
+            match KernelSource::load(TracerScope::Followed) {
+                Ok(source) => {
+                    let because = Some(&first);
+                    on_step(AttachStep::ByKernel { because });
+                    return Self::follow(pids, options, source, on_step);
+                }
+                Err(refusal) => on_step(AttachStep::NoKernel(&refusal)),
+            }
+        }
+        Self::enter(examined, options, on_step)
+    }
+
+    /// Traces every process of the host by the kernel.
+    pub fn host(options: &Options) -> Result<Self, Error> {
+        let source = Arc::new(KernelSource::load(TracerScope::Host)?);
+        Ok(Self {
+            session: TraceSession::start_shared(Arc::<KernelSource>::clone(&source), options)?,
+            source: AttachedSource::Kernel(source),
+            pids: Vec::new(),
+            refused: Vec::new(),
+        })
+    }
+
+    /// Lets the kernel report about these processes.
+    fn follow(
+        pids: &[u32],
+        options: &Options,
+        source: KernelSource,
+        on_step: &mut dyn FnMut(AttachStep<'_>),
+    ) -> Result<Self, Error> {
+        let source = Arc::new(source);
+        let mut session = TraceSession::start_shared(Arc::<KernelSource>::clone(&source), options)?;
+        let (mut followed, mut refused) = (Vec::new(), Vec::new());
+        for pid in pids.iter().copied() {
+            match source.follow(pid) {
+                Ok(()) => {
+                    session.add_root(pid);
+                    followed.push(pid);
+                }
+                Err(error) => {
+                    let refusal = AttachRefusal {
+                        pid,
+                        comm: comm(pid),
+                        failure: AttachFailure::other(error.to_string()),
+                    };
+                    on_step(AttachStep::Refused(&refusal));
+                    refused.push(refusal);
+                }
+            }
+        }
+        Ok(Self {
+            session,
+            source: AttachedSource::Kernel(source),
+            pids: followed,
+            refused,
+        })
+    }
+
+    /// Puts the library into each process that allows it.
+    fn enter(
+        examined: Vec<Examined>,
         options: &Options,
         on_step: &mut dyn FnMut(AttachStep<'_>),
     ) -> Result<Self, Error> {
@@ -84,9 +190,8 @@ impl AttachedTrace {
         // The first records are read while the others are attached to.
         let mut session = TraceSession::start_shared(Arc::<InjectSource>::clone(&source), options)?;
         let (mut attached, mut refused) = (Vec::new(), Vec::new());
-        for pid in pids.iter().copied() {
-            let comm = comm(pid);
-            let entered = InjectSource::examine(pid).and_then(|target| {
+        for (pid, comm, target) in examined {
+            let entered = target.and_then(|target| {
                 // Only one that will be touched is announced.
                 on_step(AttachStep::Begin { pid, comm: &comm });
                 source.attach(pid, target, options.protect.as_ref())
@@ -114,7 +219,7 @@ impl AttachedTrace {
         }
         Ok(Self {
             session,
-            source,
+            source: AttachedSource::Library(source),
             pids: attached,
             refused,
         })
@@ -141,7 +246,14 @@ impl AttachedTrace {
     /// Ends the recording. What was recorded can still be read. Returns the processes that still
     /// have the library, which does nothing any more.
     pub fn detach(&self) -> Vec<AttachRefusal> {
-        let failures = self.source.detach().into_iter();
+        let failures = match &self.source {
+            AttachedSource::Library(source) => source.detach(),
+            AttachedSource::Kernel(source) => {
+                source.stop();
+                Vec::new()
+            }
+        };
+        let failures = failures.into_iter();
         let refusal = |(pid, failure)| AttachRefusal {
             pid,
             comm: comm(pid),

@@ -35,6 +35,9 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
+    /// The kernel does not trace.
+    #[error(transparent)]
+    Kernel(#[from] fdguard_kernel::LoadRefusal),
     /// There is no such process.
     #[error("no process {pid}")]
     NoProcess {

@@ -71,6 +71,8 @@ pub struct AttachFailure {
     pub reason: String,
     /// What works instead; starts with a verb.
     pub way: String,
+    /// Whether the kernel can trace the process instead.
+    pub by_kernel: bool,
 }
 
 impl InjectSource {
@@ -379,11 +381,19 @@ impl EventReader for ForeignRing {
 
 impl AttachFailure {
     fn refused(refusal: &fdguard_attach::Refusal) -> Self {
-        Self::other(refusal.to_string()).or_way(refusal.remedy())
+        let failure = Self::other(refusal.to_string()).or_way(refusal.remedy());
+        Self {
+            by_kernel: refusal.is_of_the_library(),
+            ..failure
+        }
     }
 
     fn failed(error: &fdguard_attach::Error) -> Self {
-        Self::other(error.to_string()).or_way(error.remedy())
+        let failure = Self::other(error.to_string()).or_way(error.remedy());
+        Self {
+            by_kernel: true,
+            ..failure
+        }
     }
 
     /// The same with a better way, if there is one.
@@ -392,10 +402,11 @@ impl AttachFailure {
         Self { way, ..self }
     }
 
-    fn other(reason: impl Into<String>) -> Self {
+    pub(crate) fn other(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
             way: "start it with fdguard trace -- COMMAND, or run fdguard watch PID for class, target and rate".to_owned(),
+            by_kernel: false,
         }
     }
 

@@ -5,11 +5,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 
 use crate::Error;
+use crate::kernel::KernelSource;
 use crate::preload::PreloadSource;
+use crate::program::TracedProgram;
 use crate::protection::Protection;
 use crate::session::TraceSession;
+use crate::source_kind::{self, SourceKind, SourceReason};
 
 /// How to trace.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +25,8 @@ pub struct Options {
     pub as_server: bool,
     /// Prevent stale descriptors from reaching other files.
     pub protect: Option<Protection>,
+    /// Trace this way; `None` for the one that suits the program.
+    pub source: Option<SourceKind>,
 }
 
 /// A program that was launched under the tracer.
@@ -29,37 +35,66 @@ pub struct TracedCommand {
     child: Child,
     /// What it records.
     pub session: TraceSession,
+    reason: Option<SourceReason>,
 }
 
 impl TracedCommand {
     /// Starts the program, the first word of `command`. It shares fdguard's input, output and
     /// terminal.
     pub fn launch(command: &[OsString], options: &Options) -> Result<Self, Error> {
-        let source = PreloadSource::prepare(command, options.protect.clone())?;
-        // `prepare` checked that it exists.
-        let (name, arguments) = command.split_first().ok_or_else(|| Error::NotFound {
+        let name = command.first().ok_or_else(|| Error::NotFound {
             program: String::new(),
         })?;
-        let mut start = Command::new(name);
-        start.args(arguments);
+        let program = TracedProgram::find(name)?;
+        let (kernel, reason) = source_kind::for_launch(&program, options)?;
+        let launched = match kernel {
+            Some(source) => Self::launch_in_kernel(command, options, source)?,
+            None => Self::launch_with_library(command, options)?,
+        };
+        Ok(Self { reason, ..launched })
+    }
+
+    /// Starts it as it would start without fdguard; the kernel reports what it does.
+    fn launch_in_kernel(
+        command: &[OsString],
+        options: &Options,
+        source: KernelSource,
+    ) -> Result<Self, Error> {
+        let source = Arc::new(source);
+        let mut session = TraceSession::start_shared(Arc::<KernelSource>::clone(&source), options)?;
+        let failed = |source| Error::Dir { source };
+        let window = source.launch_window().map_err(failed)?;
+        let child = spawn(command, &mut prepare(command, options))?;
+        drop(window);
+        session.add_root(child.id());
+        Ok(Self {
+            child,
+            session,
+            reason: None,
+        })
+    }
+
+    fn launch_with_library(command: &[OsString], options: &Options) -> Result<Self, Error> {
+        let source = PreloadSource::prepare(command, options.protect.clone())?;
+        let mut start = prepare(command, options);
         let before: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let mut after = before.clone();
         source.environment(&mut after);
         start.envs(after.into_iter().filter(|one| !before.contains(one)));
-        if options.as_server {
-            start.process_group(0).stdin(Stdio::null());
-            start.stdout(Stdio::piped()).stderr(Stdio::piped());
-        }
         let mut session = TraceSession::start(source, options)?;
-        let child = start.spawn().map_err(|source| {
-            let program = name.display().to_string();
-            match source.kind() {
-                io::ErrorKind::NotFound => Error::NotFound { program },
-                _ => Error::NotRunnable { program, source },
-            }
-        })?;
+        let child = spawn(command, &mut start)?;
         session.add_root(child.id());
-        Ok(Self { child, session })
+        Ok(Self {
+            child,
+            session,
+            reason: None,
+        })
+    }
+
+    /// Why the kernel traces it, or why it does not although the library sees nothing.
+    #[must_use]
+    pub fn reason(&self) -> Option<&SourceReason> {
+        self.reason.as_ref()
     }
 
     /// The process.
@@ -108,4 +143,26 @@ impl TracedCommand {
         }
         Ok(())
     }
+}
+
+fn prepare(command: &[OsString], options: &Options) -> Command {
+    let (name, arguments) = command.split_first().unzip();
+    let mut start = Command::new(name.unwrap_or(&OsString::new()));
+    start.args(arguments.unwrap_or_default());
+    if options.as_server {
+        start.process_group(0).stdin(Stdio::null());
+        start.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    start
+}
+
+fn spawn(command: &[OsString], start: &mut Command) -> Result<Child, Error> {
+    start.spawn().map_err(|source| {
+        let name = command.first().cloned().unwrap_or_default();
+        let program = name.display().to_string();
+        match source.kind() {
+            io::ErrorKind::NotFound => Error::NotFound { program },
+            _ => Error::NotRunnable { program, source },
+        }
+    })
 }

@@ -1,8 +1,9 @@
 //! Traces a program and reports which line opened what is still open.
 //!
-//! A [`TraceSource`] records what the processes of a program open and close. There are two. With
+//! A [`TraceSource`] records what the processes of a program open and close. There are three. With
 //! [`PreloadSource`] the program is started with the injected library and a private directory; with
-//! [`InjectSource`] the library is put into processes that already run.
+//! [`InjectSource`] the library is put into processes that already run; with [`KernelSource`]
+//! programs in the kernel report about any process.
 //! A [`TraceSession`] owns a source, the thread that reads its events, the tables and the symbols,
 //! and yields a [`TraceState`]: what is open by line, the lifetimes of descriptors, the hazards and
 //! the gaps, as a plain value. [`TracedCommand::launch`] starts a program with a session;
@@ -35,6 +36,7 @@ mod ring;
 mod session;
 mod site;
 mod source;
+mod source_kind;
 mod stacks;
 mod stale_dirs;
 mod state;
@@ -44,6 +46,8 @@ mod trace_dir;
 
 pub use attached::{AttachRefusal, AttachStep, AttachedTrace};
 pub use error::Error;
+pub use fdguard_kernel::LoadRefusal;
+pub use go::{GoFrame, GoLines};
 pub use inject::{AttachFailure, InjectSource};
 pub use kernel::KernelSource;
 pub use launch::{Options, TracedCommand};
@@ -57,6 +61,7 @@ pub use ring::DrainedEvents;
 pub use session::TraceSession;
 pub use site::{CallPath, OpenFd, Site};
 pub use source::{EventReader, TraceSource};
+pub use source_kind::{SourceKind, SourceReason};
 pub use state::{OpenSites, StateParts, TraceScope, TraceState};
 pub use symbol::Symbols;
 pub use table::{Descriptor, ExitReport, ProcessTable, ProcessTables};

@@ -51,6 +51,8 @@ pub enum BlindReason {
     NoLibrary,
     /// It became another program, which could have loaded the library and did not.
     NotLoaded,
+    /// It was running before the trace and was not named.
+    NotFollowed,
     /// It became another program, and the library that fdguard had put into it is gone.
     Replaced,
 }
@@ -86,6 +88,7 @@ impl BlindReason {
             Self::Replaced => {
                 "it executed another program, which ends the trace of an attached process"
             }
+            Self::NotFollowed => "it was running before the trace and was not named",
             Self::NoLibrary => "this build of fdguard has no library for this architecture",
         }
     }
@@ -100,10 +103,14 @@ impl BlindReason {
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
-            Self::Sanitizer => "trace a build without the sanitizer, or run fdguard watch PID",
             Self::Replaced => "attach to the new program: fdguard trace PID",
-            Self::Privileged => "start it as the user it would switch to, or run fdguard watch PID",
-            _ => "run fdguard watch PID for class, target and rate (without the line)",
+            Self::NotFollowed => "name it too, or add --tree",
+            Self::OtherMachine => {
+                "run fdguard watch PID for class, target and rate (without the line)"
+            }
+            _ => {
+                "trace with --source ebpf (as root, or with CAP_BPF and CAP_PERFMON), or run fdguard watch PID"
+            }
         }
     }
 }

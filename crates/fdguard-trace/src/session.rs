@@ -123,7 +123,7 @@ impl TraceSession {
         let outlived: Vec<TraceKey> = latest.filter(|key| self.source.is_outlived(*key)).collect();
         for key in outlived {
             self.outlived.insert(key);
-            self.became.insert(key.pid, self.untraced_program(key.pid));
+            self.became.insert(key.pid, self.source.untraced(key.pid));
         }
         tables.outlive(&self.outlived);
         let gone = if self.is_observer {
@@ -139,10 +139,6 @@ impl TraceSession {
         self.forget(&tables);
         self.tables = tables;
         Ok(gone)
-    }
-
-    fn untraced_program(&self, pid: u32) -> UntracedProgram {
-        UntracedProgram::from_pid(pid).or_because(self.source.unloaded())
     }
 
     fn is_wanted(&self, table: &ProcessTable) -> bool {
@@ -253,6 +249,7 @@ impl TraceSession {
         became.extend(self.became.clone());
         TraceScope {
             backend: self.source.backend(),
+            is_late: self.source.is_late(),
             blind: self.source.blind(),
             became,
             recorded: self.recorded.clone(),
@@ -283,8 +280,7 @@ impl TraceSession {
         {
             let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
             if exe.is_some() && self.examined.get(&pid) != exe.as_ref() {
-                let program = UntracedProgram::from_pid(pid).or_because(self.source.unloaded());
-                self.became.insert(pid, program);
+                self.became.insert(pid, self.source.untraced(pid));
                 self.examined.extend(exe.map(|exe| (pid, exe)));
             }
         }

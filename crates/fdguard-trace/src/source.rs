@@ -10,7 +10,7 @@ use std::io;
 use fdguard_core::event::CollectedEvents;
 use fdguard_core::{Gap, TraceKey};
 
-use crate::observed_trace::is_alive;
+use crate::observed_trace::{UntracedProgram, is_alive};
 use crate::ring::DrainedEvents;
 use crate::table::ProcessTable;
 use crate::{BlindReason, Error};
@@ -54,6 +54,11 @@ pub trait TraceSource: Debug + Send + Sync {
     /// Why such a program does not record, if nothing in the program itself prevents it.
     fn unloaded(&self) -> BlindReason {
         BlindReason::NotLoaded
+    }
+
+    /// A process that does not record, and why.
+    fn untraced(&self, pid: u32) -> UntracedProgram {
+        UntracedProgram::from_pid(pid).or_because(self.unloaded())
     }
 
     /// Whether its processes ran before the trace: then even one that has done nothing since holds

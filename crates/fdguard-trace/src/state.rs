@@ -83,6 +83,8 @@ impl StateParts {
 pub struct TraceScope {
     /// The name of the source.
     pub backend: &'static str,
+    /// Whether its processes ran before the trace.
+    pub is_late: bool,
     /// Why it does not see into the program.
     pub blind: Option<BlindReason>,
     /// The programs of processes that do not record, as far as they were examined.

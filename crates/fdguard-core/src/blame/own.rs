@@ -2,7 +2,7 @@
 //!
 //! The blamed line, the paths to it and the failures of a check all follow this one rule.
 
-use super::interpreter;
+use super::{go, interpreter};
 use crate::origin::{Frame, Language};
 
 /// Directories of installed code, for all languages.
@@ -66,6 +66,10 @@ pub(super) fn is_own(frame: &Frame) -> bool {
     if file.is_none() && frame.function.is_none() {
         return false;
     }
+    let function = frame.function.as_deref().unwrap_or_default();
+    if frame.language == Language::Go {
+        return go::is_own(function, file);
+    }
     let is_foreign = |place: &str| {
         INSTALLED.iter().any(|directory| place.contains(directory))
             || SYSTEM.iter().any(|directory| place.starts_with(directory))
@@ -73,13 +77,12 @@ pub(super) fn is_own(frame: &Frame) -> bool {
     if file.is_some_and(is_foreign) {
         return false;
     }
-    let function = frame.function.as_deref().unwrap_or_default();
     match frame.language {
         Language::Python => file.is_some_and(|file| !is_python_runtime(file)),
         Language::Node => file.is_some_and(|file| !is_node_runtime(file)),
         Language::Java => !is_java_runtime(function, module),
         Language::Rust => !is_rust_runtime(function) && !is_native_library(module),
-        Language::Go => !is_go_runtime(function, file),
+        Language::Go => true,
         Language::C | Language::Cpp | Language::Native => {
             !is_native_library(module) && !is_start(function) && !is_cpp_runtime(function)
         }
@@ -114,6 +117,10 @@ pub(super) fn is_users(frame: &Frame) -> bool {
 /// Whether a frame is of an installed package, and not of a language's own library.
 pub(super) fn is_package(frame: &Frame) -> bool {
     let file = frame.file.as_ref().map(|file| file.to_lossy());
+    if frame.language == Language::Go {
+        let function = frame.function.as_deref().unwrap_or_default();
+        return go::is_library(function, file.as_deref());
+    }
     file.is_some_and(|file| INSTALLED.iter().any(|directory| file.contains(directory)))
 }
 
@@ -158,16 +165,6 @@ fn is_rust_runtime(function: &str) -> bool {
     let bare = function.trim_start_matches(['<', '&', '_']);
     let under = |name: &&str| function.starts_with(*name) || bare.starts_with(*name);
     CRATES.iter().any(under) || is_start(function)
-}
-
-/// A Go package without a domain in its first component is in the standard library, except for
-/// `main` and for modules with a plain name, whose files are not under GOROOT.
-fn is_go_runtime(function: &str, file: Option<&str>) -> bool {
-    const ROOTS: &[&str] = &["/usr/local/go/src/", "/go/src/", "/goroot/src/"];
-    if function.starts_with("runtime.") || function.starts_with("syscall.") {
-        return true;
-    }
-    file.is_some_and(|file| ROOTS.iter().any(|root| file.contains(root)))
 }
 
 /// A shared library of the system, of an installed package or of a runtime.

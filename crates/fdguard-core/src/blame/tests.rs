@@ -419,3 +419,21 @@ fn what_the_class_loader_opens_on_the_way_is_javas_own() {
         java("Main.main")
     ]));
 }
+
+#[test]
+fn a_library_that_is_linked_into_the_program_is_passed_over() {
+    let library = (Native, "|open||/srv/static");
+    let leak = (C, "m.c|leak|4|/srv/static");
+    assert_eq!(
+        blamed(&[library, (Native, "|__open_nocancel||/srv/static"), leak]).as_deref(),
+        Some("leak")
+    );
+    // Without lines nothing distinguishes them.
+    let bare = (Native, "|leak||/srv/static");
+    assert_eq!(blamed(&[library, bare]).as_deref(), Some("open"));
+    // The program's own function without a line, called by code that has lines.
+    let libc = (Native, "|open64||/usr/lib/libc.so.6");
+    let own = (Native, "|helper||/srv/app");
+    let caller = (C, "a.c|main|9|/srv/app");
+    assert_eq!(blamed(&[libc, own, caller]).as_deref(), Some("helper"));
+}

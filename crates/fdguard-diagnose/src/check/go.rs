@@ -15,6 +15,7 @@ pub(super) fn explain(diagnosis: &mut Diagnosis) {
     };
     let process = &diagnosis.process;
     let is_told = diagnosis.gaps.iter().any(|gap| gap.why == GO);
+    let is_told = is_told || diagnosis.coverage.backend == "ebpf";
     if is_told || !lacks_line(process.pid) || !is_go(process) {
         return;
     }
@@ -22,7 +23,7 @@ pub(super) fn explain(diagnosis: &mut Diagnosis) {
         "the lines that opened descriptors of {}",
         process.comm.to_lossy()
     );
-    let remedy = "run fdguard watch PID for class, target and rate; find callers of os.Open with Go's profiler (runtime/pprof)";
+    let remedy = "run it as root, or with CAP_BPF and CAP_PERFMON: then the kernel traces it; or run fdguard watch PID for class, target and rate";
     diagnosis.gaps.push(Gap::new(what, GO, remedy));
 }
 

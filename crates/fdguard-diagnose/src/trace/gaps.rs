@@ -9,6 +9,9 @@ use fdguard_trace::{BlindReason, GO, TraceScope};
 
 use super::{ProcessSites, is_go};
 
+/// The backend that does not depend on the injected library.
+const KERNEL: &str = "ebpf";
+
 /// The gaps of a trace about the process `root`; `children` are the watched processes that did not
 /// record.
 pub(super) fn gaps(
@@ -26,6 +29,7 @@ pub(super) fn gaps(
 /// What the tracer did not see.
 fn unseen(scope: &TraceScope, root: Pid, processes: &[ProcessSites]) -> Vec<Gap> {
     let mut gaps = Vec::new();
+    let is_by_kernel = scope.backend == KERNEL;
     let lacks_table = !scope.recording.contains(&root);
     let became = scope.became.get(&root).map(|became| became.blind);
     if became == Some(BlindReason::Replaced) {
@@ -37,7 +41,7 @@ fn unseen(scope: &TraceScope, root: Pid, processes: &[ProcessSites]) -> Vec<Gap>
     } else if let Some(blind) = scope.blind.or(became.filter(|_| lacks_table)) {
         let what = "the lines that opened descriptors: fdguard cannot trace this program";
         gaps.push(Gap::new(what, blind.why(), blind.remedy()));
-    } else if lacks_table {
+    } else if lacks_table && !is_by_kernel {
         gaps.push(Gap::new(
             "the lines that opened descriptors",
             "the program did not load the injected library, or the library could not write its table",
@@ -49,11 +53,13 @@ fn unseen(scope: &TraceScope, root: Pid, processes: &[ProcessSites]) -> Vec<Gap>
         let count: usize = those.map(|one| one.unknown).sum();
         (count > 0).then(|| format!("the opening line of {count} descriptors"))
     };
-    if let Some(what) = unknown(true) {
-        let remedy = "run fdguard watch PID for class and rate; descriptors opened by its C code do have lines";
+    let remedy =
+        "trace it with --source ebpf (as root); descriptors opened by its C code do have lines";
+    if let Some(what) = unknown(true).filter(|_| !is_by_kernel) {
         gaps.push(Gap::new(what, GO, remedy));
     }
-    if let Some(what) = unknown(false) {
+    // The kernel's source reports what it did not see itself.
+    if let Some(what) = unknown(false).filter(|_| !is_by_kernel) {
         gaps.push(Gap::new(
             what,
             "they were opened inside the C library, or by a direct system call of the program",
@@ -93,12 +99,16 @@ fn untraced(scope: &TraceScope, root: Pid, children: &[&WatchedProcess]) -> Vec<
         let known = names.entry(became.blind.why()).or_default();
         known.insert(became.comm.clone());
     }
+    let remedy = match scope.backend == KERNEL {
+        true => BlindReason::NotFollowed.remedy(),
+        false => BlindReason::Static.remedy(),
+    };
     let gap = |(why, names): (&str, BTreeSet<String>)| {
         let list = names.into_iter().collect::<Vec<_>>().join(", ");
         Gap::new(
             format!("the lines that opened descriptors of {list}"),
             why,
-            "run fdguard watch PID for class, target and rate (without the line)",
+            remedy,
         )
     };
     names.into_iter().map(gap).collect()

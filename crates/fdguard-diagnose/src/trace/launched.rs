@@ -153,7 +153,7 @@ impl LaunchedTrace<'_> {
 
     /// What the attached processes held before, and still hold.
     fn opened_before(&self, sites: &[SiteReport]) -> Option<Vec<OpenedBefore>> {
-        if self.state.scope.backend != "inject" {
+        if !self.state.scope.is_late {
             return None;
         }
         // A forked child has what its parent had.

@@ -12,7 +12,9 @@ mod process;
 mod python;
 mod reader;
 mod records;
+mod return_place;
 mod shared;
+mod stack_mode;
 mod stack_store;
 mod table_set;
 mod unwind_file;
@@ -31,6 +33,7 @@ use fdguard_kernel::{KernelTracer, LoadRefusal, TracerScope};
 use self::reader::{DrainThread, KernelReader};
 use self::shared::KernelTrace;
 pub(crate) use self::stack_store::StackStore;
+use crate::observed_trace::UntracedProgram;
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
 use crate::{BlindReason, Error};
@@ -136,6 +139,13 @@ impl TraceSource for KernelSource {
 
     fn is_outlived(&self, _key: TraceKey) -> bool {
         false
+    }
+
+    fn untraced(&self, pid: u32) -> UntracedProgram {
+        UntracedProgram {
+            comm: fdguard_proc::process::name(pid).unwrap_or_default(),
+            blind: BlindReason::NotFollowed,
+        }
     }
 
     fn is_running(&self, key: TraceKey) -> bool {

@@ -1,19 +1,19 @@
 //! What the threads of a kernel trace share: the tracer, the records and the stacks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fdguard_core::{Gap, TraceKey};
-use fdguard_kernel::{KernelEvent, KernelTracer, LostCounts, Occurrence};
+use fdguard_kernel::{CapturedStack, KernelEvent, KernelTracer, LostCounts, Occurrence, StackMode};
 use fdguard_proc::process;
 
 use super::proc_fds::open_fds;
-use super::python::{FoundPython, PythonFile};
+use super::python::PythonFile;
 use super::records::{KernelRecords, ProcessChange};
 use super::stack_store::StackStore;
-use super::unwind_thread::{KernelLink, KnownStack, UnwindFailures, UnwindTask, UnwindThread};
+use super::unwind_thread::{KernelLesson, UnwindFailures, UnwindTask, UnwindThread};
 use crate::listener::monotonic;
 use crate::ring::DrainedEvents;
 use crate::table::ProcessTable;
@@ -25,6 +25,9 @@ const QUIET: u64 = 200_000_000;
 const OLD: u64 = 2_000_000_000;
 /// Comparisons take at most this part of the time.
 const SHARE: u32 = 20;
+
+/// The most stacks that wait for their first event.
+const MOST_ARRIVED: usize = 4096;
 
 /// A trace by the kernel. Locked in the order of its fields.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub(super) struct KernelTrace {
 struct Reading {
     tracer: Option<KernelTracer>,
     lost: LostCounts,
+    /// Stacks whose first event has not come, by number: it says which program they belong to.
+    arrived: HashMap<u32, Box<CapturedStack>>,
     /// Processes whose descriptors cannot be listed.
     unlisted: BTreeSet<u32>,
     /// When to compare tables again.
@@ -54,6 +59,7 @@ impl KernelTrace {
             reading: Mutex::new(Reading {
                 tracer: Some(tracer),
                 lost: LostCounts::default(),
+                arrived: HashMap::new(),
                 unlisted: BTreeSet::new(),
                 next_check: None,
             }),
@@ -66,9 +72,14 @@ impl KernelTrace {
 
     /// Starts the thread that unwinds.
     pub(super) fn start_unwinding(self: &Arc<Self>) -> io::Result<()> {
-        let link = TraceLink(Arc::downgrade(self));
+        let trace = Arc::downgrade(self);
+        let learn = move |lesson: KernelLesson<'_>| {
+            if let Some(trace) = trace.upgrade() {
+                trace.learn(lesson);
+            }
+        };
         let failures = Arc::clone(&self.failures);
-        let thread = UnwindThread::start(Arc::clone(&self.stacks), failures, link)?;
+        let thread = UnwindThread::start(Arc::clone(&self.stacks), failures, learn)?;
         *lock(&self.unwinding) = Some(thread);
         Ok(())
     }
@@ -77,23 +88,34 @@ impl KernelTrace {
         lock(&self.records)
     }
 
-    /// The kernel recognises this stack from now on and does not copy it again.
-    fn remember(&self, _number: u32, _slots: &[(u32, u64)]) {}
-
-    /// The kernel walks the Python frames of a process from now on, and of those that map the file
-    /// later.
-    fn set_python(&self, pid: u32, found: &FoundPython) {
-        if let Some(tracer) = &lock(&self.reading).tracer {
-            // Without it their frames are native, which is a gap and no failure.
-            drop(tracer.set_python(pid, &found.layout));
+    /// Tells the kernel what the unwinder has found out.
+    fn learn(&self, lesson: KernelLesson<'_>) {
+        let mut reading = lock(&self.reading);
+        let Some(tracer) = &mut reading.tracer else {
+            return;
+        };
+        if let KernelLesson::Mode(pid, _) | KernelLesson::Python(pid, _) = lesson
+            && self.records().current(pid).is_none()
+        {
+            return;
         }
-        self.add_python_file(&found.file);
+        // Without it, stacks are copied more often than necessary.
+        drop(match lesson {
+            KernelLesson::Stack(number, slots) => tracer.remember(number, slots),
+            KernelLesson::Mode(pid, mode) => tracer.follow(pid, mode),
+            KernelLesson::Python(pid, found) => {
+                let file = &found.file;
+                // The kernel recognises it by itself in processes that are started later.
+                drop(tracer.add_python_file(file.device, file.inode, &file.layout));
+                tracer.set_python(pid, &found.layout)
+            }
+        });
     }
 
-    /// The kernel recognises the interpreter in this file from now on.
+    /// The kernel recognises the Python in this file from now on.
     pub(super) fn add_python_file(&self, file: &PythonFile) {
         if let Some(tracer) = &lock(&self.reading).tracer {
-            // Without it they are found a moment later.
+            // Without it the Python is found a moment later.
             drop(tracer.add_python_file(file.device, file.inode, &file.layout));
         }
     }
@@ -104,7 +126,14 @@ impl KernelTrace {
         let Some(tracer) = &reading.tracer else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        tracer.follow(pid)?;
+        // The number of a process that is gone could be given to another one.
+        let is_alive = process::stat(pid, |stat| !stat.is_zombie());
+        match is_alive {
+            Ok(true) => {}
+            Ok(false) => return Err(io::Error::other("the process has ended (zombie)")),
+            Err(_) => return Err(io::Error::other("no such process")),
+        }
+        tracer.follow(pid, StackMode::Copied)?;
         // No event is applied between the look and its use: those before it are in what was seen,
         // those after it change it.
         let mut records = self.records();
@@ -118,7 +147,7 @@ impl KernelTrace {
         let reading = lock(&self.reading);
         let own = std::process::id();
         match &reading.tracer {
-            Some(tracer) if is_followed => tracer.follow(own),
+            Some(tracer) if is_followed => tracer.follow(own, StackMode::None),
             Some(tracer) => tracer.unfollow(own),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
@@ -153,25 +182,32 @@ impl KernelTrace {
     }
 
     fn apply(&self, event: KernelEvent, reading: &mut Reading, records: &mut KernelRecords) {
-        let at = event.at;
-        match event.what {
-            Occurrence::Stack(stack) => {
-                if let Some(key) = records.ensure(stack.pid, at) {
-                    self.note_changes(reading, records);
-                    self.stacks.expect(stack.number);
-                    self.send(UnwindTask::Stack(key, stack));
-                }
+        if let Occurrence::Stack(stack) = event.what {
+            if reading.arrived.len() >= MOST_ARRIVED {
+                // Their events are lost.
+                reading.arrived.clear();
             }
-            Occurrence::PythonCode(code) => self.send(UnwindTask::Code(code)),
-            Occurrence::PythonMapped => {
-                if records.ensure(event.pid, at).is_some() {
-                    self.note_changes(reading, records);
-                    self.send(UnwindTask::PythonMapped(event.pid));
-                }
-            }
-            _ => {
-                records.apply(&event);
-                self.note_changes(reading, records);
+            reading.arrived.insert(stack.number, stack);
+            return;
+        }
+        if let Occurrence::PythonCode(code) = event.what {
+            self.send(UnwindTask::Code(code));
+            return;
+        }
+        let is_python = event.what == Occurrence::PythonMapped;
+        let stack = reading.arrived.remove(&event.stack);
+        if let Some(stack) = &stack {
+            self.stacks.expect(stack.number);
+        }
+        records.apply(&event);
+        self.note_changes(reading, records);
+        if is_python {
+            self.send(UnwindTask::PythonMapped(event.pid));
+        }
+        if let Some(stack) = stack {
+            match records.current(event.pid) {
+                Some(key) => self.send(UnwindTask::Stack(key, stack)),
+                None => self.stacks.insert(stack.number, Vec::new()),
             }
         }
     }
@@ -295,23 +331,6 @@ impl KernelTrace {
             unlisted: &unlisted,
             failures: &failures,
         })
-    }
-}
-
-/// From the thread that unwinds to the kernel, while the trace exists.
-struct TraceLink(Weak<KernelTrace>);
-
-impl KernelLink for TraceLink {
-    fn remember(&self, (number, slots): KnownStack<'_>) {
-        if let Some(trace) = self.0.upgrade() {
-            trace.remember(number, slots);
-        }
-    }
-
-    fn set_python(&self, pid: u32, found: &FoundPython) {
-        if let Some(trace) = self.0.upgrade() {
-            trace.set_python(pid, found);
-        }
     }
 }
 

@@ -2,21 +2,36 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use framehop::ExplicitModuleSectionInfo;
+use gimli::{
+    BaseAddresses, CieOrFde, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindSection,
+};
 use object::elf::{PF_X, PT_LOAD};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 use object::{Endianness, ReadCache};
+
+use crate::go::is_go;
+
+/// The most code that is read to be followed.
+const MOST_CODE: u64 = 64 << 20;
 
 type Header = object::elf::FileHeader64<Endianness>;
 
 /// A file's segments and tables. Addresses are the file's own.
 #[derive(Debug, Default)]
 pub(super) struct UnwindFile {
+    path: PathBuf,
     loads: Vec<LoadedSegment>,
     sections: Sections,
+    /// The addresses that the tables cover, sorted; found when they are first needed.
+    covered: OnceLock<Vec<Range<u64>>>,
+    /// The code itself, if it was needed.
+    code: OnceLock<Option<TableBytes>>,
+    is_go: OnceLock<bool>,
 }
 
 /// A part of the file that is loaded.
@@ -50,7 +65,10 @@ impl UnwindFile {
         let cache = ReadCache::new(File::open(path).ok()?);
         let header = Header::parse(&cache).ok()?;
         let endian = header.endian().ok()?;
-        let mut file = Self::default();
+        let mut file = Self {
+            path: path.to_owned(),
+            ..Self::default()
+        };
         for segment in header.program_headers(endian, &cache).ok()? {
             if segment.p_type(endian) == PT_LOAD {
                 file.loads.push(LoadedSegment {
@@ -107,6 +125,35 @@ impl UnwindFile {
         Some(mapped_at.wrapping_sub(address))
     }
 
+    /// Whether the tables tell how to leave the function at this address.
+    pub(super) fn covers(&self, address: u64) -> bool {
+        let covered = self.covered.get_or_init(|| covered(&self.sections));
+        let after = covered.partition_point(|range| range.start <= address);
+        let range = after.checked_sub(1).and_then(|at| covered.get(at));
+        range.is_some_and(|range| range.contains(&address))
+    }
+
+    /// Whether it is a Go program, which has frame pointers everywhere.
+    pub(super) fn is_go(&self) -> bool {
+        *self.is_go.get_or_init(|| is_go(&self.path))
+    }
+
+    /// Its code, and the address where that begins.
+    pub(super) fn code(&self) -> Option<(&[u8], u64)> {
+        let code = self.code.get_or_init(|| {
+            let segment = self.loads.iter().find(|one| one.is_code)?;
+            let size = usize::try_from(segment.size.min(MOST_CODE)).ok()?;
+            let mut bytes = vec![0; size];
+            let file = File::open(&self.path).ok()?;
+            file.read_exact_at(&mut bytes, segment.offset).ok()?;
+            Some(TableBytes {
+                range: segment.address..segment.address + segment.size,
+                bytes: bytes.into(),
+            })
+        });
+        code.as_ref().map(|code| (&*code.bytes, code.range.start))
+    }
+
     /// The lowest address.
     pub(super) fn base(&self) -> u64 {
         let addresses = self.loads.iter().map(|one| one.address & !0xfff);
@@ -134,6 +181,46 @@ impl UnwindFile {
             eh_frame: bytes(frames),
             debug_frame: bytes(debug_frames),
             ..Default::default()
+        }
+    }
+}
+
+/// The ranges of all entries of the tables.
+fn covered(sections: &Sections) -> Vec<Range<u64>> {
+    let mut found = Vec::new();
+    let bases = |table: &TableBytes| {
+        let bases = BaseAddresses::default().set_eh_frame(table.range.start);
+        let text = sections.text.as_ref().map_or(0, |text| text.start);
+        let got = sections.got.as_ref().map_or(0, |got| got.start);
+        bases.set_text(text).set_got(got)
+    };
+    // The unwinder uses one of them.
+    match (&sections.frames, &sections.debug_frames) {
+        (Some(table), _) => {
+            let frames = EhFrame::new(&table.bytes, LittleEndian);
+            add_entries(&frames, &bases(table), &mut found);
+        }
+        (None, Some(table)) => {
+            let frames = DebugFrame::new(&table.bytes, LittleEndian);
+            add_entries(&frames, &bases(table), &mut found);
+        }
+        (None, None) => {}
+    }
+    found.sort_unstable_by_key(|range| range.start);
+    found
+}
+
+fn add_entries<'b, S>(frames: &S, bases: &BaseAddresses, found: &mut Vec<Range<u64>>)
+where
+    S: UnwindSection<EndianSlice<'b, LittleEndian>>,
+{
+    let mut entries = frames.entries(bases);
+    while let Ok(Some(entry)) = entries.next() {
+        if let CieOrFde::Fde(partial) = entry
+            && let Ok(entry) = partial.parse(S::cie_from_offset)
+        {
+            let start = entry.initial_address();
+            found.push(start..start.saturating_add(entry.len()));
         }
     }
 }

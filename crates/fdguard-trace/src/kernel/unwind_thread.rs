@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use fdguard_core::TraceKey;
-use fdguard_kernel::{CapturedCode, CapturedStack};
+use fdguard_kernel::{CapturedCode, CapturedStack, StackMode, StackSlot};
 use fdguard_wire::python::PythonRefusal;
 
 use super::python::{FoundPython, PythonProcesses};
 use super::records::ProcessChange;
+use super::stack_mode::StackModes;
 use super::stack_store::StackStore;
 use super::unwinder::{ProcessUnwinder, UnwindFiles};
 
@@ -22,15 +23,23 @@ pub(super) enum UnwindTask {
     Change(ProcessChange),
     /// A stack of this program.
     Stack(TraceKey, Box<CapturedStack>),
-    /// A code object that frames of later stacks refer to.
+    /// A code object that Python frames of later stacks refer to.
     Code(Box<CapturedCode>),
     /// The process has mapped a library of Python.
     PythonMapped(u32),
 }
 
-/// A stack that the kernel can recognise from now on: its number, and what it has to find in the
-/// memory above the stack pointer.
-pub(super) type KnownStack<'a> = (u32, &'a [(u32, u64)]);
+/// What the kernel should know.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KernelLesson<'a> {
+    /// It can recognise the stack with this number by what it finds in the memory above the stack
+    /// pointer.
+    Stack(u32, &'a [StackSlot]),
+    /// The stacks of a process are to be taken this way.
+    Mode(u32, StackMode),
+    /// A process runs this Python.
+    Python(u32, &'a FoundPython),
+}
 
 /// What could not be found.
 #[derive(Debug, Default)]
@@ -45,15 +54,6 @@ pub(super) struct UnwindFailures {
     pub(super) python_refused: BTreeMap<u32, PythonRefusal>,
 }
 
-/// What the thread tells the kernel.
-pub(super) trait KernelLink: Send {
-    /// The kernel recognises this stack from now on.
-    fn remember(&self, known: KnownStack<'_>);
-
-    /// The kernel walks the frames of this process from now on.
-    fn set_python(&self, pid: u32, found: &FoundPython);
-}
-
 /// The thread.
 #[derive(Debug)]
 pub(super) struct UnwindThread {
@@ -62,16 +62,16 @@ pub(super) struct UnwindThread {
 }
 
 impl UnwindThread {
-    /// Starts it.
+    /// Starts it. `learn` is called with what the kernel should know.
     pub(super) fn start(
         stacks: Arc<StackStore>,
         failures: Arc<Mutex<UnwindFailures>>,
-        link: impl KernelLink + 'static,
+        learn: impl Fn(KernelLesson<'_>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (tasks, received) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("fdguard-unwind".to_owned())
-            .spawn(move || work(&received, &stacks, &failures, &link))?;
+            .spawn(move || work(&received, &stacks, &failures, &learn))?;
         Ok(Self {
             tasks: Some(tasks),
             thread: Some(thread),
@@ -100,9 +100,10 @@ fn work(
     tasks: &Receiver<UnwindTask>,
     stacks: &StackStore,
     failures: &Mutex<UnwindFailures>,
-    link: &dyn KernelLink,
+    learn: &dyn Fn(KernelLesson<'_>),
 ) {
     let mut files = UnwindFiles::new();
+    let mut modes = StackModes::default();
     let mut pythons = PythonProcesses::default();
     let mut programs: HashMap<TraceKey, ProcessUnwinder> = HashMap::new();
     for task in tasks {
@@ -117,37 +118,42 @@ fn work(
                 let mut program = ProcessUnwinder::new(key.pid);
                 program.load(&mut files);
                 programs.insert(key, program);
-                find_python(key.pid, &mut pythons, failures, link);
+                if let Some(mode) = modes.mode(key.pid) {
+                    learn(KernelLesson::Mode(key.pid, mode));
+                }
+                find_python(key.pid, &mut pythons, failures, learn);
             }
             UnwindTask::Change(ProcessChange::Over(key)) => {
                 programs.remove(&key);
                 pythons.forget(key.pid);
             }
-            UnwindTask::PythonMapped(pid) => find_python(pid, &mut pythons, failures, link),
+            UnwindTask::PythonMapped(pid) => find_python(pid, &mut pythons, failures, learn),
             UnwindTask::Code(code) => pythons.add_code(&code),
             UnwindTask::Stack(_, stack) if !stack.language.is_empty() => {
-                stacks.insert(stack.number, pythons.name(stack.pid, &stack.language));
+                let frames = pythons.name(stack.pid, &stack.language);
                 lock(failures).python_gone = pythons.gone();
+                stacks.insert(stack.number, frames);
             }
             UnwindTask::Stack(key, stack) => {
                 let program = programs.entry(key);
                 let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
-                unwind(program, &stack, &mut files, (stacks, failures), link);
+                unwind(program, &stack, &mut files, (stacks, failures), learn);
             }
         }
     }
 }
 
+/// Recognises the Python that a process runs, if it does.
 fn find_python(
     pid: u32,
     pythons: &mut PythonProcesses,
     failures: &Mutex<UnwindFailures>,
-    link: &dyn KernelLink,
+    learn: &dyn Fn(KernelLesson<'_>),
 ) {
     match pythons.find(pid) {
         Ok(found) => {
             lock(failures).python_refused.remove(&pid);
-            link.set_python(pid, &found);
+            learn(KernelLesson::Python(pid, &found));
         }
         Err(PythonRefusal::NoPython) => {}
         Err(refusal) => {
@@ -165,7 +171,7 @@ fn unwind(
     stack: &CapturedStack,
     files: &mut UnwindFiles,
     (stacks, failures): (&StackStore, &Mutex<UnwindFailures>),
-    link: &dyn KernelLink,
+    learn: &dyn Fn(KernelLesson<'_>),
 ) {
     let unwound = program.unwind(stack, files);
     let unreadable = program.files().unreadable();
@@ -175,8 +181,8 @@ fn unwind(
         let unreadable = unreadable.into_iter().map(|path| (path, stack.pid));
         failures.unreadable.extend(unreadable);
     }
-    if !stack.memory.is_empty() && !unwound.is_unknown {
-        link.remember((stack.number, &unwound.slots));
+    if unwound.is_repeatable {
+        learn(KernelLesson::Stack(stack.number, &unwound.slots));
     }
     stacks.insert(stack.number, unwound.frames);
 }

@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fdguard_kernel::CapturedStack;
+use fdguard_kernel::{CapturedStack, StackSlot};
 use fdguard_proc::maps::{regions, unescaped};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
 
+use super::return_place::{self, ReturnPlace};
 use super::unwind_file::UnwindFile;
 use crate::module_files::{ModuleFiles, file_and_name};
 use crate::table::RawFrame;
@@ -31,13 +32,21 @@ pub(super) struct ProcessUnwinder {
 }
 
 /// Executable memory of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct MappedCode {
     start: u64,
     end: u64,
     bias: u64,
     /// Under which name the file can be opened.
     file: PathBuf,
+    tables: Arc<UnwindFile>,
+}
+
+impl PartialEq for MappedCode {
+    fn eq(&self, other: &Self) -> bool {
+        let place = |one: &Self| (one.start, one.end, one.bias);
+        place(self) == place(other) && self.file == other.file
+    }
 }
 
 /// A stack that was followed as far as possible.
@@ -47,7 +56,9 @@ pub(super) struct UnwoundStack {
     pub(super) frames: Vec<RawFrame>,
     /// What was read of the copied memory, by its distance from the stack pointer: as long as it is
     /// the same, so is the stack.
-    pub(super) slots: Vec<(u32, u64)>,
+    pub(super) slots: Vec<StackSlot>,
+    /// Whether nothing else determines the stack.
+    pub(super) is_repeatable: bool,
     /// Whether some code was found in no file.
     pub(super) is_unknown: bool,
 }
@@ -117,6 +128,7 @@ impl ProcessUnwinder {
                 end: region.end,
                 bias,
                 file,
+                tables: Arc::clone(tables),
             };
             if !self.modules.contains(&code) {
                 self.unwinder.remove_module(code.start);
@@ -172,7 +184,16 @@ impl ProcessUnwinder {
     fn walk(&mut self, stack: &CapturedStack) -> UnwoundStack {
         match stack.memory.is_empty() {
             true => self.name_frames(&stack.frames),
-            false => self.walk_memory(stack),
+            false => {
+                let unwound = self.walk_memory(stack, stack.registers.bp);
+                // The kernel recognises a stack without the frame pointer: that must not matter.
+                let is_repeatable = !unwound.is_unknown
+                    && self.walk_memory(stack, !stack.registers.bp).frames == unwound.frames;
+                UnwoundStack {
+                    is_repeatable,
+                    ..unwound
+                }
+            }
         }
     }
 
@@ -195,7 +216,7 @@ impl ProcessUnwinder {
         unwound
     }
 
-    fn walk_memory(&mut self, stack: &CapturedStack) -> UnwoundStack {
+    fn walk_memory(&mut self, stack: &CapturedStack, bp: u64) -> UnwoundStack {
         let (sp, memory) = (stack.registers.sp, &stack.memory);
         let mut slots = Vec::new();
         let mut read = |address: u64| {
@@ -203,11 +224,14 @@ impl ProcessUnwinder {
             let index = usize::try_from(at).map_err(|_| ())?;
             let bytes = memory.get(index..index.saturating_add(8)).ok_or(())?;
             let word = u64::from_le_bytes(bytes.try_into().map_err(|_| ())?);
-            slots.push((u32::try_from(at).unwrap_or(u32::MAX), word));
+            slots.push(StackSlot {
+                offset: at,
+                address: word,
+            });
             Ok(word)
         };
         let registers = stack.registers;
-        let mut state = UnwindRegsX86_64::new(registers.ip, registers.sp, registers.bp);
+        let mut state = UnwindRegsX86_64::new(registers.ip, registers.sp, bp);
         let mut address = FrameAddress::from_instruction_pointer(registers.ip);
         let mut unwound = UnwoundStack::default();
         while unwound.frames.len() < MOST_FRAMES {
@@ -218,22 +242,73 @@ impl ProcessUnwinder {
                 break;
             };
             unwound.frames.push(frame);
-            let next = self
-                .unwinder
-                .unwind_frame(address, &mut state, &mut self.cache, &mut read);
-            let next = next
-                .ok()
-                .flatten()
-                .and_then(FrameAddress::from_return_address);
+            let next = match self.has_tables(code) {
+                true => self
+                    .unwinder
+                    .unwind_frame(address, &mut state, &mut self.cache, &mut read)
+                    .ok()
+                    .flatten(),
+                false => self.leave_by_code(code, &mut state, &mut read),
+            };
+            let next = next.and_then(FrameAddress::from_return_address);
             let Some(next) = next else {
                 break;
             };
             address = next;
         }
-        slots.sort_unstable();
+        slots.sort_unstable_by_key(|slot| slot.offset);
         slots.dedup();
         unwound.slots = slots;
         unwound
+    }
+}
+
+impl ProcessUnwinder {
+    /// Whether the unwinder knows how to leave the function at this address. Go needs no tables.
+    fn has_tables(&self, address: u64) -> bool {
+        self.module(address).is_some_and(|module| {
+            let tables = &module.tables;
+            tables.covers(address.wrapping_sub(module.bias)) || tables.is_go()
+        })
+    }
+
+    /// Leaves a function without tables as its code does; returns the return address.
+    fn leave_by_code(
+        &self,
+        address: u64,
+        state: &mut UnwindRegsX86_64,
+        read: &mut dyn FnMut(u64) -> Result<u64, ()>,
+    ) -> Option<u64> {
+        let module = self.module(address)?;
+        let (sp, bp) = (state.sp(), state.bp());
+        let distance = bp.wrapping_sub(sp).cast_signed();
+        let own = address.wrapping_sub(module.bias);
+        let words = std::cell::RefCell::new(read);
+        let word = |offset: u64| (words.borrow_mut())(sp.wrapping_add(offset)).ok();
+        let is_plausible = |place: &ReturnPlace| {
+            word(place.offset).is_some_and(|address| self.follows_call(address))
+        };
+        let code = module.tables.code()?;
+        let place = return_place::find(code, own, distance, is_plausible)?;
+        let next = word(place.offset)?;
+        let bp = match place.frame_pointer {
+            Some(offset) => word(offset)?,
+            None => bp,
+        };
+        let above = sp.wrapping_add(place.offset).wrapping_add(8);
+        *state = UnwindRegsX86_64::new(next, above, bp);
+        Some(next)
+    }
+
+    /// Whether the code before an address calls something.
+    fn follows_call(&self, address: u64) -> bool {
+        let before = self.module(address.wrapping_sub(1)).and_then(|module| {
+            let (code, start) = module.tables.code()?;
+            let own = address.wrapping_sub(module.bias);
+            let end = usize::try_from(own.checked_sub(start)?).ok()?;
+            code.get(end.saturating_sub(8)..end)
+        });
+        before.is_some_and(return_place::follows_call)
     }
 }
 

@@ -1,6 +1,7 @@
 mod attached;
 mod children;
 mod foreign;
+mod go_lines;
 mod harmless;
 mod library;
 mod native;

@@ -55,7 +55,7 @@ pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, TierArg, ViaArg};
 pub use top::TopArgs;
 #[cfg(feature = "trace")]
-pub use trace::{OutputArgs, TraceArgs};
+pub use trace::{OutputArgs, SourceArg, TraceArgs};
 pub use unit::{RestartArg, UnitArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
 

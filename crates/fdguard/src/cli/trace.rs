@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use fdguard_core::Pid;
 use fdguard_core::proof::Allowance;
 use fdguard_core::units::parse_positive_duration;
@@ -22,6 +22,7 @@ Examples:
   fdguard trace --for 60s -- ./server          stop it after a minute
   fdguard trace 1234                           attach to a running program; Ctrl-C detaches
   fdguard trace --for 60s --name nginx         the same for every nginx, for a minute
+  sudo fdguard trace --all --for 60s           every process of the host, by the kernel
   fdguard trace --json -o trace.json -- make check
   fdguard trace --html trace.html --pprof trace.pb.gz -- ./server
   fdguard trace --report 1234                  what a traced program has open now
@@ -72,12 +73,31 @@ pub struct TraceArgs {
     /// program, a child, or the tracer.
     #[arg(long, value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "pids", "pid", "name", "tree", "container", "unit"])]
     pub report: Option<Pid>,
+    /// How to trace; by default what suits the program.
+    ///
+    /// `launch` starts it with fdguard's library, `attach` puts the library into a running one,
+    /// and `ebpf` lets programs in the kernel report what it does: for programs that cannot load
+    /// the library (Go, static, musl, sandboxes, other users), and for --all. It needs root, or
+    /// CAP_BPF and CAP_PERFMON.
+    #[arg(long, value_name = "SOURCE", conflicts_with = "report")]
+    pub source: Option<SourceArg>,
     /// Running programs to attach to.
     #[command(flatten)]
     pub select: SelectArgs,
     /// Program to run, with its arguments.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "all"])]
     pub command: Vec<OsString>,
+}
+
+/// How to trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SourceArg {
+    /// fdguard's library, in a program that fdguard starts.
+    Launch,
+    /// fdguard's library, put into a running program.
+    Attach,
+    /// Programs in the kernel.
+    Ebpf,
 }
 
 /// Additional report files. They are opened before the program starts.

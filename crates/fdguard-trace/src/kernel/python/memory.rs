@@ -17,7 +17,7 @@ pub(super) fn capture(pid: u32, address: u64, process: &PythonProcess) -> Option
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
     let at = &process.image.offsets;
     let object = read(&memory, address, at.code_size.into())?;
-    if code::word(&object, at.object_type)? != process.layout.code_type {
+    if !process.has_code(&object) {
         return None;
     }
     let pointer = |offset| code::word(&object, offset);

@@ -92,10 +92,9 @@ impl PythonProcesses {
     /// Takes a code object that the kernel copied.
     pub(crate) fn add_code(&mut self, captured: &CapturedCode) {
         let key = (captured.pid, captured.code, captured.identity);
-        let Some(process) = self.process(captured.pid) else {
-            return;
-        };
-        let code = PythonCode::decode(captured, &process.image.offsets);
+        let code = self
+            .process_of(captured)
+            .and_then(|process| PythonCode::decode(captured, &process.image.offsets));
         if let Some(code) = code.filter(PythonCode::is_whole) {
             self.codes.insert(key, code);
         }
@@ -118,9 +117,11 @@ impl PythonProcesses {
         }
     }
 
-    /// Forgets a process that has ended or runs another program.
+    /// Forgets a program that has ended, or has executed another one. Code of that one may already
+    /// be here.
     pub(crate) fn forget(&mut self, pid: u32) {
-        if self.processes.remove(&pid).is_some() {
+        let is_over = !Path::new(&format!("/proc/{pid}")).exists();
+        if self.processes.remove(&pid).is_some() && is_over {
             self.codes.retain(|(owner, ..), _| *owner != pid);
         }
     }
@@ -156,6 +157,17 @@ impl PythonProcesses {
             return None;
         }
         PythonCode::decode(&captured, &process.image.offsets)
+    }
+
+    /// The interpreter whose code this is; found again if the process runs another one by now.
+    fn process_of(&mut self, captured: &CapturedCode) -> Option<PythonProcess> {
+        let known = self.process(captured.pid)?;
+        if known.has_code(&captured.object) {
+            return Some(known);
+        }
+        self.processes.remove(&captured.pid);
+        let found = self.process(captured.pid)?;
+        found.has_code(&captured.object).then_some(found)
     }
 
     /// The interpreter; found now if the kernel recognised it by itself.

@@ -10,6 +10,7 @@ use fdguard_kernel::PythonLayout;
 use fdguard_proc::maps::{MapsRegion, regions, unescaped};
 use fdguard_wire::python::PythonRefusal;
 
+use super::code::word;
 use super::image::{PythonImage, PythonImages};
 use crate::module_files::{ModuleFiles, file_and_name};
 
@@ -33,6 +34,11 @@ impl PythonProcess {
     /// The address of `PyBytes_Type`.
     pub(super) fn bytes_type(&self) -> u64 {
         self.image.bytes_type.wrapping_add(self.bias())
+    }
+
+    /// Whether this is one of its code objects.
+    pub(super) fn has_code(&self, object: &[u8]) -> bool {
+        word(object, self.image.offsets.object_type) == Some(self.layout.code_type)
     }
 
     fn bias(&self) -> u64 {

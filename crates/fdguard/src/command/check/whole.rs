@@ -26,6 +26,7 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
     let mut traced = limited(args.limit, || {
         Ok(TracedCommand::launch(&args.command, &options)?)
     })?;
+    trace::source::announce(&traced);
     let blind = traced.session.source().blind();
     if let Some(blind) = blind.filter(|_| options.protect.is_some()) {
         trace::notify(&format!("not protected: {}", blind.why()));

@@ -5,12 +5,17 @@ use std::time::Duration;
 use fdguard_core::Gap;
 use fdguard_probe::Probe;
 use fdguard_process::signals::Signals;
-use fdguard_trace::{AttachRefusal, AttachStep, AttachedTrace, ObservedTrace, Options};
+use fdguard_trace::{
+    AttachRefusal, AttachStep, AttachedTrace, Error, LoadRefusal, ObservedTrace, Options,
+};
 
 use super::notes::Notes;
 use super::run_loop::{self, TraceObserver, notify};
 use super::view::{self, Viewer};
-use super::{Finished, Follower, NoObserver, Outputs, Owner, detail, has_findings, open, report};
+use super::{
+    Finished, Follower, NoObserver, Outputs, Owner, detail, has_findings, host, open, report,
+    source,
+};
 use crate::cli::{Selection, TraceArgs};
 use crate::command::{pick, settings};
 use crate::exit::{self, HintedError};
@@ -18,14 +23,15 @@ use crate::terminal::sanitize_str;
 
 pub(super) fn run(args: &TraceArgs, selection: &Selection) -> anyhow::Result<u8> {
     if *selection == Selection::All {
-        let hint = "run fdguard top to find the process that grows, then fdguard trace PID";
-        return Err(HintedError::usage("trace does not support --all", hint).into());
+        return host::run(args);
     }
+    source::for_attach(args.source)?;
     let probe = Probe::new()?;
     let pids = pick::pick(&probe, selection)?;
     // A program that is already traced is read, not entered a second time.
     if let [pid] = pids[..]
         && !args.follow
+        && args.source.is_none()
         && ObservedTrace::find(pid).is_ok()
     {
         return report::run(args, pid);
@@ -91,6 +97,7 @@ fn attach(args: &TraceArgs, probe: &Probe, pids: &[u32]) -> anyhow::Result<u8> {
 fn enter(pids: &[u32], args: &TraceArgs) -> anyhow::Result<AttachedTrace> {
     let options = Options {
         protect: args.protect.protection(),
+        source: source::for_attach(args.source)?,
         ..Options::default()
     };
     attach_to(pids, &options)
@@ -102,6 +109,7 @@ pub(in crate::command) fn attach_to(
     options: &Options,
 ) -> anyhow::Result<AttachedTrace> {
     let is_one = pids.len() == 1;
+    let mut kernel: Option<LoadRefusal> = None;
     let mut on_step = |step: AttachStep<'_>| match step {
         AttachStep::Begin { pid, comm } => notify(&format!(
             "attaching to {}: it stops for a few milliseconds",
@@ -133,16 +141,35 @@ pub(in crate::command) fn attach_to(
             name(pid, comm),
             sanitize_str(reason)
         )),
+        AttachStep::ByKernel { because: None } => {
+            notify("tracing by the kernel (eBPF), as requested");
+        }
+        AttachStep::ByKernel { because: Some(one) } => notify(&format!(
+            "tracing by the kernel (eBPF): cannot enter {}: {}",
+            name(one.pid, &one.comm),
+            one.failure.reason
+        )),
+        AttachStep::NoKernel(refusal) => kernel = Some(refusal.clone()),
         // The error says it.
         AttachStep::Refused(_) if is_one => {}
         AttachStep::Refused(one) => {
             notify(&format!("{}\n  {}", refusal(one), one.failure.way));
         }
     };
-    let attached = AttachedTrace::attach(pids, options, &mut on_step)?;
+    let attached = AttachedTrace::attach(pids, options, &mut on_step);
+    let attached = attached.map_err(|error| match error {
+        Error::Kernel(refusal) => source::refused(&refusal),
+        other => other.into(),
+    })?;
     if attached.pids().is_empty() {
         return Err(match attached.refused() {
-            [one] => HintedError::look(refusal(one), &one.failure.way).into(),
+            [one] => match &kernel {
+                Some(kernel) => {
+                    HintedError::look(format!("{}, and {kernel}", refusal(one)), &one.failure.way)
+                        .into()
+                }
+                None => HintedError::look(refusal(one), &one.failure.way).into(),
+            },
             all => HintedError::look(
                 format!("cannot attach to any of {} processes", all.len()),
                 "see the reasons above",

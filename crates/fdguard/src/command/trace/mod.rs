@@ -2,11 +2,13 @@
 
 pub(super) mod attach;
 mod follow;
+mod host;
 mod notes;
 mod outputs;
 mod report;
 mod run_loop;
 pub(super) mod signals;
+pub(super) mod source;
 mod text;
 mod view;
 
@@ -67,7 +69,10 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
             "run fdguard trace -- COMMAND, or fdguard trace PID to attach to a running program";
         return Err(exit::HintedError::usage("no program given", hint).into());
     }
-    let outcome = trace(args);
+    let outcome = trace(args).map_err(|error| match error.downcast_ref::<Error>() {
+        Some(Error::Kernel(refusal)) => source::refused(refusal),
+        _ => error,
+    });
     outcome.or_else(|error| Ok(code_of(&error)))
 }
 
@@ -104,9 +109,11 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let mut requests = SignalRequests::listen()?;
     let options = Options {
         protect: args.protect.protection(),
+        source: source::for_launch(args.source)?,
         ..Options::default()
     };
     let mut traced = TracedCommand::launch(&args.command, &options)?;
+    source::announce(&traced);
     if let Some(blind) = traced
         .session
         .source()

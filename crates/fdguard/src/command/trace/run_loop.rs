@@ -46,7 +46,7 @@ pub(in crate::command) struct WatchOutcome<'p> {
 }
 
 impl<'p> WatchOutcome<'p> {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         Self {
             began: Timestamp::now(),
             live: None,

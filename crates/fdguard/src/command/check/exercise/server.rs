@@ -18,7 +18,7 @@ use super::super::start;
 use super::super::whole::limited;
 use super::tee::Tee;
 use crate::cli::{LeaveArgs, ReadyArg};
-use crate::command::trace::attach;
+use crate::command::trace::{attach, source};
 use crate::progress::ProgressLine;
 
 /// How long a server may take to end after a request to stop.
@@ -138,9 +138,10 @@ impl LaunchedServer {
         let options = Options {
             keep_ended: true,
             as_server: true,
-            protect: None,
+            ..Options::default()
         };
         let mut traced = limited(limit, || Ok(TracedCommand::launch(command, &options)?))?;
+        source::announce(&traced);
         family.follow(traced.pid())?;
         let mut streams: Vec<(
             Box<dyn std::io::Read + Send>,

@@ -1,0 +1,114 @@
+//! Victims in Go, built with every version of Go that is here.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::locate::{is_older, profile_dir};
+use crate::requirement::{runtimes_dir, skip};
+
+/// A version of Go.
+#[derive(Clone, Debug)]
+pub struct GoToolchain {
+    /// 24 for Go 1.24.
+    pub version: u32,
+    go: PathBuf,
+}
+
+/// The toolchains that `testkit/runtimes` installed, and the one on the search path, oldest first.
+/// Prints which of the usual ones are missing.
+#[must_use]
+pub fn go_toolchains() -> Vec<GoToolchain> {
+    let brought = [21, 22, 23, 24, 25, 26, 27];
+    let mut found = Vec::new();
+    let installed = PathBuf::from("go");
+    if let Some(version) = version(&installed).filter(|version| !brought.contains(version)) {
+        found.push(GoToolchain {
+            version,
+            go: installed,
+        });
+    }
+    for version in brought {
+        match runtimes_dir()
+            .join(format!("go-{version}/bin/go"))
+            .canonicalize()
+        {
+            Ok(go) => found.push(GoToolchain { version, go }),
+            Err(_) => skip(&format!("no Go 1.{version}: testkit/runtimes brings it")),
+        }
+    }
+    found
+}
+
+/// A program that an old version of Go compiled, stripped; `None`, and a message, without it.
+#[must_use]
+pub fn go_program(version: u32) -> Option<PathBuf> {
+    let path = runtimes_dir().join(format!("go-program-{version}/esbuild"));
+    let found = path.canonicalize().ok();
+    if found.is_none() {
+        skip(&format!(
+            "no program of Go 1.{version}: testkit/runtimes brings it"
+        ));
+    }
+    found
+}
+
+impl GoToolchain {
+    /// The victim from a source in `testkit/go`, built with these flags under a name that ends in
+    /// `variant`. `None` if it does not build; the compiler prints the reason.
+    #[must_use]
+    pub fn victim(&self, name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
+        self.build(name, variant, flags, false)
+    }
+
+    /// The same with the C library, as a program that uses cgo.
+    #[must_use]
+    pub fn cgo_victim(&self, name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
+        self.build(name, variant, flags, true)
+    }
+
+    fn build(&self, name: &str, variant: &str, flags: &[&str], has_c: bool) -> Option<PathBuf> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("go/{name}.go"));
+        let file = format!("{name}-go{}-{variant}", self.version);
+        let path = profile_dir().join(&file);
+        if !is_older(&path, &source) {
+            return Some(path);
+        }
+        let scratch = tempfile::tempdir_in(profile_dir()).expect("scratch folder");
+        let output = scratch.path().join(&file);
+        let status = Command::new(&self.go)
+            .arg("build")
+            .args(flags)
+            .arg("-o")
+            .args([&output, &source])
+            .envs(self.environment())
+            .env("CGO_ENABLED", if has_c { "1" } else { "0" })
+            .status()
+            .expect("go");
+        if !status.success() {
+            return None;
+        }
+        std::fs::rename(&output, &path).expect("putting the victim in place");
+        Some(path)
+    }
+
+    /// No modules, no network, and a cache of its own.
+    fn environment(&self) -> [(&'static str, OsString); 4] {
+        let cache = profile_dir().join("go-cache");
+        [
+            ("GOCACHE", cache.into()),
+            ("GOTOOLCHAIN", "local".into()),
+            ("GO111MODULE", "off".into()),
+            ("GOFLAGS", OsString::new()),
+        ]
+    }
+}
+
+/// `go version go1.19.8 linux/amd64` is 19.
+fn version(go: &Path) -> Option<u32> {
+    let said = Command::new(go).arg("version").output().ok()?;
+    let said = String::from_utf8(said.stdout).ok()?;
+    let (_, rest) = said.split_once("go1.")?;
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
