@@ -78,8 +78,8 @@ struct python_code_key {
 
 // A code object and what it refers to, as in memory.
 struct python_code {
-    // As a stack_record begins.
-    u32 number;
+    // As a stack_record begins, with the version instead of the number.
+    u32 minor;
     u32 pid;
     u32 generation;
     u32 kind;
@@ -308,7 +308,7 @@ static long send_python_code(u32 index, void *unused)
     if (bpf_map_lookup_elem(&python_codes, &key))
         return 0;
     struct python_code *code = &walk->code;
-    code->number = 0;
+    code->minor = at->minor;
     code->pid = work->pid;
     code->generation = work->generation;
     code->kind = PYTHON_CODE;

@@ -156,6 +156,8 @@ pub struct LanguageFrame {
 pub struct CapturedCode {
     /// The process.
     pub pid: u32,
+    /// The minor version of its interpreter: `3.minor`.
+    pub minor: u16,
     /// The address of the code object.
     pub code: u64,
     /// Which object it was.

@@ -168,6 +168,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<CapturedCode> {
     };
     Some(CapturedCode {
         pid: word(record, 4)?,
+        minor: u16::try_from(word(record, 0)?).ok()?,
         code: long(record, 16)?,
         identity: long(record, 24)?,
         object: part(OBJECT, FILE)?,

@@ -15,8 +15,11 @@ pub(super) struct PythonCode {
 }
 
 impl PythonCode {
-    /// `None` if it is not a code object of this interpreter, or its names were not copied.
-    pub(super) fn decode(captured: &CapturedCode, at: &PythonOffsets) -> Option<Self> {
+    /// `None` if its names were not copied.
+    pub(super) fn decode(captured: &CapturedCode) -> Option<Self> {
+        // Objects have the same offsets in every release of a version: that was checked when the
+        // interpreter was recognised.
+        let at = &PythonOffsets::of(captured.minor)?;
         let first_line = int(&captured.object, at.code_first_line)?;
         Some(Self {
             file: decode_string(&captured.file, at)?,

@@ -37,6 +37,7 @@ pub(super) fn capture(pid: u32, address: u64, process: &PythonProcess) -> Option
     )?;
     Some(CapturedCode {
         pid,
+        minor: at.minor,
         code: address,
         identity: code::identity(&object, at)?,
         object,

@@ -12,6 +12,8 @@ mod process;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod walk_tests;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -92,10 +94,7 @@ impl PythonProcesses {
     /// Takes a code object that the kernel copied.
     pub(crate) fn add_code(&mut self, captured: &CapturedCode) {
         let key = (captured.pid, captured.code, captured.identity);
-        let code = self
-            .process_of(captured)
-            .and_then(|process| PythonCode::decode(captured, &process.image.offsets));
-        if let Some(code) = code.filter(PythonCode::is_whole) {
+        if let Some(code) = PythonCode::decode(captured).filter(PythonCode::is_whole) {
             self.codes.insert(key, code);
         }
     }
@@ -156,18 +155,7 @@ impl PythonProcesses {
         if captured.identity != frame.identity {
             return None;
         }
-        PythonCode::decode(&captured, &process.image.offsets)
-    }
-
-    /// The interpreter whose code this is; found again if the process runs another one by now.
-    fn process_of(&mut self, captured: &CapturedCode) -> Option<PythonProcess> {
-        let known = self.process(captured.pid)?;
-        if known.has_code(&captured.object) {
-            return Some(known);
-        }
-        self.processes.remove(&captured.pid);
-        let found = self.process(captured.pid)?;
-        found.has_code(&captured.object).then_some(found)
+        PythonCode::decode(&captured)
     }
 
     /// The interpreter; found now if the kernel recognised it by itself.

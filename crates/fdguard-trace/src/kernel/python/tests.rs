@@ -106,7 +106,7 @@ impl Drop for Victim {
     }
 }
 
-fn interpreter(minor: &str) -> Option<PathBuf> {
+pub(super) fn interpreter(minor: &str) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv"));
     let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from).or(home)?;
     let versions = std::fs::read_dir(root.join("versions")).ok()?;
