@@ -31,6 +31,8 @@ enum class {
     AFTER = 8,
     // It is one of those that may open and close anything: the table is compared.
     COMPARED = 16,
+    // It may map code.
+    MAPS = 32,
 };
 
 static const volatile u8 classes[CALLS] = {
@@ -51,9 +53,8 @@ static const volatile u8 classes[CALLS] = {
     [CALL_pipe] = AFTER, [CALL_pipe2] = AFTER, [CALL_socketpair] = AFTER,
     [CALL_recvmsg] = USES | AFTER, [CALL_recvmmsg] = USES | AFTER,
     [CALL_getsockopt] = USES | AFTER, [CALL_clone] = AFTER, [CALL_clone3] = AFTER,
-    [CALL_unshare] = BEFORE | AFTER, [CALL_close] = BEFORE | AFTER,
+    [CALL_mmap] = MAPS, [CALL_unshare] = BEFORE | AFTER, [CALL_close] = BEFORE | AFTER,
     [CALL_close_range] = BEFORE | AFTER,
-    [CALL_mmap] = AFTER,
     [CALL_ioctl] = USES | COMPARED, [CALL_io_uring_enter] = USES | COMPARED,
     // Calls that only use a descriptor.
     [0] = USES, [1] = USES, [5] = USES, [8] = USES, [17 ... 20] = USES, [42] = USES,

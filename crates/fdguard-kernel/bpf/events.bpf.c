@@ -2,6 +2,8 @@
 // closes when the call begins. In this order the events are right when another thread takes a
 // number as soon as it is free.
 #include "calls.h"
+#include "code.h"
+#include "in_use.h"
 #include "kernel.h"
 #include "opened.h"
 #include "received.h"
@@ -145,7 +147,7 @@ int before_call(u64 *ctx)
     u8 class = classes[call & (CALLS - 1)];
     if (!(class & (BEFORE | COMPARED)))
         return 0;
-    struct work *work = begin_work();
+    struct work *work = begin_work(true);
     if (!work)
         return 0;
     if (is_foreign()) {
@@ -158,6 +160,8 @@ int before_call(u64 *ctx)
             keep_table();
     } else if (call == CALL_close) {
         u64 file = file_at(regs->di);
+        if (file && is_shared(work) && has_other_users(file))
+            report_users(regs->di);
         if (file)
             report_closed(work, regs->di, file);
         else
@@ -235,15 +239,19 @@ int after_call(u64 *ctx)
     if (call >= CALLS)
         return 0;
     u8 class = classes[call & (CALLS - 1)];
-    if (!(class & (OPENS | AFTER | COMPARED)) && (result != -EBADF || !class))
-        return 0;
-    if (call == CALL_mmap) {
-        after_python_mapping(regs, result);
+    if (class & MAPS) {
+        if (result > 0)
+            after_map(regs, result);
         return 0;
     }
+    if (!(class & (OPENS | AFTER | COMPARED)) && (result != -EBADF || !class))
+        return 0;
+    // Nearly every close: it was reported when it began.
+    if (call == CALL_close && result == 0 && !threads_inside)
+        return 0;
     if (is_sometimes_new(call) && result >= 0 && !returns_new(regs, call))
         return 0;
-    struct work *work = begin_work();
+    struct work *work = begin_work(true);
     if (!work || is_foreign())
         return 0;
     work->call = call;
@@ -300,7 +308,7 @@ SEC("tp_btf/sched_process_fork")
 int after_fork(u64 *ctx)
 {
     struct task_struct *child = (void *)ctx[1];
-    struct work *work = begin_work();
+    struct work *work = begin_work(false);
     if (!work)
         return 0;
     if (child->tgid == current()->tgid) {
@@ -330,14 +338,14 @@ int after_fork(u64 *ctx)
 SEC("tp_btf/sched_process_exec")
 int after_exec(u64 *ctx)
 {
-    struct work *work = begin_work();
+    struct work *work = begin_work(false);
     if (!work)
         return 0;
     // Whatever its stacks were, the new program's may be different.
     struct process process = {
         .mode = first_mode, .generation = __sync_fetch_and_add(&next_generation, 1) + 1};
     bpf_map_update_elem(&followed, &work->pid, &process, ANY);
-    after_python_exec(work->pid);
+    bpf_map_delete_elem(&python_processes, &work->pid);
     if (!list_numbers(work, work->table)) {
         __sync_fetch_and_add(&lost_events, 1);
         return 0;
@@ -347,13 +355,14 @@ int after_exec(u64 *ctx)
         return 0;
     record->call = 1;
     submit(record);
+    report_program();
     return 0;
 }
 
 SEC("tp_btf/sched_process_exit")
 int before_end(u64 *ctx)
 {
-    struct work *work = begin_work();
+    struct work *work = begin_work(false);
     if (!work)
         return 0;
     forget_inside(work);

@@ -54,6 +54,7 @@ static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
 static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *record, u64 flags) = (void *)132;
 static void (*const bpf_ringbuf_discard)(void *record, u64 flags) = (void *)133;
@@ -73,7 +74,7 @@ static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flag
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-    unsigned long r14, bp, r10, r8, ax, dx, si, di, orig_ax, ip, cs, sp, ss;
+    unsigned long r14, bp, r10, r9, r8, ax, dx, si, di, orig_ax, ip, cs, sp, ss;
 };
 
 struct thread_info {
@@ -102,7 +103,37 @@ struct pid {
     struct upid numbers[1];
 };
 
-struct file;
+struct super_block {
+    u32 s_dev;
+};
+
+struct inode {
+    struct super_block *i_sb;
+    unsigned long i_ino;
+};
+
+struct qstr {
+    const u8 *name;
+};
+
+struct dentry {
+    struct dentry *d_parent;
+    struct qstr d_name;
+};
+
+struct path {
+    struct dentry *dentry;
+};
+
+struct file {
+    struct path f_path;
+    struct inode *f_inode;
+};
+
+struct mm_struct {
+    unsigned long start_code, end_code;
+    struct file *exe_file;
+};
 
 struct fdtable {
     u32 max_fds;
@@ -115,12 +146,17 @@ struct files_struct {
     struct fdtable *fdt;
 };
 
+struct list_head {
+    struct list_head *next;
+};
+
 struct rlimit {
     unsigned long rlim_cur;
 };
 
 struct signal_struct {
     atomic_t live;
+    struct list_head thread_head;
     struct rlimit rlim[16];
 };
 
@@ -139,18 +175,31 @@ struct task_struct {
     struct task_struct *group_leader;
     struct pid *thread_pid;
     struct files_struct *files;
+    struct mm_struct *mm;
     struct signal_struct *signal;
+    struct list_head thread_node;
+    u32 __state;
+    void *stack;
     struct thread_struct thread;
 };
 
 #pragma clang attribute pop
 
+// Reads a field through a pointer that is only a number. The verifier searches all types of the
+// kernel by name at each access to a pointer in a task: a millisecond each.
+#define READ(structure, address, field)                                                            \
+    ({                                                                                             \
+        __typeof__(((struct structure *)0)->field) read_value = 0;                                 \
+        bpf_probe_read_kernel(&read_value, sizeof(read_value),                                     \
+                              &((struct structure *)(address))->field);                            \
+        read_value;                                                                                \
+    })
+
 // The place of a pid in the namespace at this depth. It is calculated from a number: the verifier
 // does not let an unknown distance be added to a pointer.
 INLINE bool read_number(struct task_struct *task, u32 level, struct upid *to)
 {
-    struct pid *pid = NULL;
-    bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
+    struct pid *pid = READ(task_struct, task, thread_pid);
     u64 first = (u64)&pid->numbers[0];
     u64 step = (u64)&pid->numbers[1] - first;
     return !bpf_probe_read_kernel(to, sizeof(*to), (void *)(first + step * level));

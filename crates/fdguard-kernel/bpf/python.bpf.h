@@ -18,10 +18,8 @@
 #define PYTHON_FILE 2048
 #define PYTHON_NAME 1024
 #define PYTHON_LINES 16384
-#define PYTHON_PAGE 4096
 
 enum { OWNED_BY_GENERATOR = 1, OWNED_BY_C_STACK = 3 };
-enum { PROT_EXEC = 4 };
 
 // glibc on x86-64 keeps the values of a thread in blocks of 32 pairs (sequence, value); 32 pointers
 // to blocks are here in struct pthread. The thread state that is found so must name the thread.
@@ -112,49 +110,6 @@ MAP(python_codes, .type = MAP_LRU_HASH, .key_size = sizeof(struct python_code_ke
     .value_size = 4, .entries = 32768);
 MAP(python_walks, .type = MAP_PERCPU_ARRAY, .key_size = 4, .value_size = sizeof(struct python_walk),
     .entries = 1);
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct super_block {
-    u32 s_dev;
-};
-
-struct inode {
-    unsigned long i_ino;
-    struct super_block *i_sb;
-};
-
-struct qstr {
-    const unsigned char *name;
-};
-
-struct dentry {
-    struct qstr d_name;
-};
-
-struct path {
-    struct dentry *dentry;
-};
-
-struct file {
-    struct inode *f_inode;
-    struct path f_path;
-};
-
-struct mm_struct {
-    unsigned long start_code;
-    struct file *exe_file;
-};
-
-struct task_struct___python {
-    struct mm_struct *mm;
-};
-
-struct pt_regs___python {
-    unsigned long r9;
-};
-
-#pragma clang attribute pop
 
 // Fields of what was copied; the masks show the verifier that they are inside.
 #define PYTHON_WORD(buffer, at) (*(u64 *)&(buffer)[(at) & 0xf8])
@@ -365,16 +320,17 @@ INLINE struct python_file_key python_key_of(u64 file)
     return key;
 }
 
-// Takes a process whose executable segment begins here for Python, if its file is known to be.
-INLINE bool recognise_python(u32 pid, u64 file, u64 start, u64 offset)
+// Takes a process for Python that has mapped a file which is known to be. The mapping begins in the
+// file's segment of code: at this offset, or with the segment if the program was executed.
+INLINE void recognise_python(u32 pid, u64 file, u64 start, u64 offset, u32 is_program)
 {
     struct python_file_key key = python_key_of(file);
     struct python_layout *known = bpf_map_lookup_elem(&python_files, &key);
     if (!known)
-        return false;
+        return;
     struct python_layout layout = *known;
-    u64 bias = start - layout.segment_address;
-    if (offset)
+    u64 bias = (start & ~4095ull) - layout.segment_address;
+    if (!is_program)
         bias -= offset - layout.segment_offset;
     layout.runtime += bias;
     layout.code_type += bias;
@@ -383,30 +339,6 @@ INLINE bool recognise_python(u32 pid, u64 file, u64 start, u64 offset)
     struct process changed = {
         .mode = MODE_PYTHON, .generation = process ? process->generation : 0};
     bpf_map_update_elem(&followed, &pid, &changed, ANY);
-    return true;
-}
-
-// A library was mapped: it may be Python's.
-INLINE void after_python_mapping(struct pt_regs *regs, s64 result)
-{
-    if (result < 0 || !(regs->dx & PROT_EXEC) || (s32)regs->r8 < 0)
-        return;
-    struct work *work = begin_work();
-    if (!work)
-        return;
-    u64 file = file_at(regs->r8);
-    u64 offset = ((struct pt_regs___python *)regs)->r9;
-    if (!file || recognise_python(work->pid, file, result, offset))
-        return;
-    u64 name = 0;
-    u64 entry = (u64)READ(file, file, f_path.dentry);
-    bpf_probe_read_kernel(&name, sizeof(name), READ(dentry, entry, d_name.name));
-    // "libpytho"
-    if (name != 0x6f6874797062696cull)
-        return;
-    struct record *record = reserve(work, PYTHON_MAPPED);
-    if (record)
-        submit(record);
 }
 
 // A child has its parent's memory.
@@ -415,13 +347,4 @@ INLINE void after_python_fork(u32 parent, u32 child)
     struct python_layout *layout = bpf_map_lookup_elem(&python_processes, &parent);
     if (layout)
         bpf_map_update_elem(&python_processes, &child, layout, ANY);
-}
-
-// Another program.
-INLINE void after_python_exec(u32 pid)
-{
-    u64 memory = (u64)READ(task_struct___python, current(), mm);
-    u64 code = READ(mm_struct, memory, start_code);
-    bpf_map_delete_elem(&python_processes, &pid);
-    recognise_python(pid, (u64)READ(mm_struct, memory, exe_file), code & ~(PYTHON_PAGE - 1ull), 0);
 }

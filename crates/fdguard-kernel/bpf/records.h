@@ -17,8 +17,8 @@ enum kind {
     UNSHARED,
     // A part of the numbers that are open: it belongs to the thread's next event.
     NUMBERS,
-    // The process has mapped a library of Python that is not known yet.
-    PYTHON_MAPPED = 40,
+    // A file was mapped as code.
+    MAPPED,
 };
 
 struct record {
@@ -47,6 +47,15 @@ struct numbers {
     u64 words[WORDS];
 };
 
+// So many directories of a file's name are reported, and so many bytes of each.
+enum { NAMES = 12, NAME = 64 };
+
+// The name has the file first and then its directories.
+struct mapped {
+    struct record head;
+    u8 names[NAMES][NAME];
+};
+
 // How the stacks of a process are taken: src/stack_mode.rs has the same numbers.
 enum mode {
     MODE_NONE = 0,
@@ -64,6 +73,7 @@ enum {
     TEMPLATE_VARIANTS = 4,
     // So many Go programs can be probed at once.
     GO_PROGRAMS = 256,
+    TEMPLATE_SPAN = 4096,
 };
 
 enum stack_kind {

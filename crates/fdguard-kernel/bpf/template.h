@@ -23,6 +23,9 @@ struct template_slot {
 struct template {
     u32 number;
     u32 count;
+    // Up to the end of the last slot.
+    u32 span;
+    u32 unused;
     struct template_slot slots[TEMPLATE_SLOTS];
 };
 
@@ -55,8 +58,8 @@ INLINE struct template_key template_key_of(const struct stack_record *stack)
     return key;
 }
 
-// Whether the thread's stack has the same return addresses as the template.
-INLINE bool is_like(const struct template *template, u64 sp)
+// The same for slots that are far from each other, one by one.
+INLINE bool is_like_far(const struct template *template, u64 sp)
 {
     for (u32 index = 0; index < TEMPLATE_SLOTS; index++) {
         u64 address = 0;
@@ -71,15 +74,34 @@ INLINE bool is_like(const struct template *template, u64 sp)
     return true;
 }
 
+// Whether the thread's stack has the same return addresses as the template. The memory is read at
+// once where that is cheaper: each read costs as much as some hundred bytes.
+INLINE bool is_like(const struct template *template, struct stack_record *stack)
+{
+    u32 span = template->span;
+    if (span > TEMPLATE_SPAN)
+        return is_like_far(template, stack->sp);
+    if (bpf_probe_read_user(stack->memory, span, (void *)stack->sp))
+        return false;
+    for (u32 index = 0; index < TEMPLATE_SLOTS; index++) {
+        if (index >= template->count)
+            break;
+        u64 offset = template->slots[index].offset & (TEMPLATE_SPAN - 8);
+        if (*(u64 *)(stack->memory + offset) != template->slots[index].address)
+            return false;
+    }
+    return true;
+}
+
 // The number of a stack that was sent; 0 if it is not known.
-INLINE u32 find_template(const struct stack_record *stack)
+INLINE u32 find_template(struct stack_record *stack)
 {
     struct template_key key = template_key_of(stack);
     for (key.variant = 0; key.variant < TEMPLATE_VARIANTS; key.variant++) {
         struct template *template = bpf_map_lookup_elem(&templates, &key);
         if (!template)
             return 0;
-        if (is_like(template, stack->sp))
+        if (is_like(template, stack))
             return template->number;
     }
     return 0;
@@ -117,6 +139,7 @@ static long examine_word(u32 index, void *unused)
     template->slots[count].offset = index * 8;
     template->slots[count].address = value;
     template->count = count + 1;
+    template->span = index * 8 + 8;
     return 0;
 }
 

@@ -55,6 +55,9 @@ struct work {
     u64 control;
     u64 control_end;
     u64 descriptors;
+    // A walk over the threads of a process.
+    u64 next_thread;
+    u64 last_thread;
 };
 
 MAP(workspace, .type = MAP_PERCPU_ARRAY, .key_size = 4, .value_size = sizeof(struct work),
@@ -85,22 +88,13 @@ INLINE struct task_struct *current(void)
 INLINE u32 visible_number(struct task_struct *task)
 {
     struct upid number = {};
-    if (task->thread_pid->level < namespace_level)
+    u64 pid = (u64)READ(task_struct, task, thread_pid);
+    if (READ(pid, pid, level) < namespace_level)
         return 0;
     if (!read_number(task, namespace_level, &number))
         return 0;
     return namespace_of(&number) == namespace_number ? number.nr : 0;
 }
-
-// Reads a field through a pointer that is only a number. The verifier searches all types of the
-// kernel by name at each access to a pointer in a task: a millisecond each.
-#define READ(structure, address, field)                                                            \
-    ({                                                                                             \
-        __typeof__(((struct structure *)0)->field) read_value = 0;                                 \
-        bpf_probe_read_kernel(&read_value, sizeof(read_value),                                     \
-                              &((struct structure *)(address))->field);                            \
-        read_value;                                                                                \
-    })
 
 // The number of the current process.
 INLINE u32 followed_number(void)
@@ -119,7 +113,7 @@ INLINE struct process *followed_process(void)
 }
 
 // The work on the current thread's call; null if the thread is not reported.
-INLINE struct work *begin_work(void)
+INLINE struct work *begin_work(bool is_frequent)
 {
     u32 pid, tid;
     if (namespace_level == 0) {
@@ -138,7 +132,10 @@ INLINE struct work *begin_work(void)
         return NULL;
     work->pid = pid;
     work->tid = tid;
-    work->table = (u64)READ(task_struct, current(), files);
+    if (is_frequent)
+        work->table = (u64)current()->files;
+    else
+        work->table = (u64)READ(task_struct, current(), files);
     work->is_followed = process != NULL;
     work->mode = process ? process->mode : first_mode;
     work->generation = process ? process->generation : 0;

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::{KernelEvent, Occurrence};
+use crate::{KernelEvent, MappedFile, Occurrence};
 
 /// Bytes of a record without numbers.
 const RECORD: usize = 72;
+/// Bytes of each part of a path.
+const NAME: usize = 64;
 
 /// Decodes records in the order of the ring.
 #[derive(Debug, Default)]
@@ -93,7 +95,14 @@ impl Decoder {
                 from: file,
                 open: self.take_numbers(tid, call),
             },
-            40 => Occurrence::PythonMapped,
+            12 => Occurrence::Mapped(Box::new(MappedFile {
+                start: record.long(48)?,
+                end: record.long(56)?,
+                offset: record.long(64)?,
+                is_program: call == 1,
+                inode: file,
+                path: path(record.0.get(RECORD..)?),
+            })),
             _ => return None,
         })
     }
@@ -121,6 +130,21 @@ impl Decoder {
         let numbers = self.numbers.remove(&tid).unwrap_or_default();
         (is_complete == 1).then_some(numbers)
     }
+}
+
+/// A path from its names, the last first.
+fn path(names: &[u8]) -> Vec<u8> {
+    let names = names.chunks_exact(NAME).map(|name| {
+        let end = name.iter().position(|byte| *byte == 0);
+        name.get(..end.unwrap_or(name.len())).unwrap_or_default()
+    });
+    let names: Vec<&[u8]> = names.take_while(|name| !name.is_empty()).collect();
+    let mut path = Vec::new();
+    for name in names.iter().rev() {
+        path.push(b'/');
+        path.extend(*name);
+    }
+    path
 }
 
 #[cfg(test)]
@@ -152,6 +176,22 @@ mod tests {
         assert_eq!(event.what, Occurrence::Executed { open });
         let event = decoder.decode(&record(8, 0, 1)).unwrap();
         assert_eq!(event.what, Occurrence::Executed { open: Vec::new() });
+    }
+
+    #[test]
+    fn a_path_is_put_together_from_its_end() {
+        let mut bytes = record(12, 0, 1);
+        for name in ["libc.so.6", "lib", "usr", ""] {
+            let mut part = name.as_bytes().to_vec();
+            part.resize(super::NAME, 0);
+            bytes.extend(part);
+        }
+        let event = Decoder::default().decode(&bytes).unwrap();
+        let Occurrence::Mapped(file) = event.what else {
+            panic!("{event:?}");
+        };
+        assert_eq!(file.path, b"/usr/lib/libc.so.6");
+        assert!(file.is_program);
     }
 
     proptest! {

@@ -98,14 +98,32 @@ pub enum Occurrence {
         /// Every number that is open after it.
         open: Vec<u32>,
     },
+    /// A file was mapped as code, or executed.
+    Mapped(Box<MappedFile>),
     /// The last thread of the process has ended.
     Exited,
     /// A code object that frames of later stacks refer to.
     PythonCode(Box<CapturedCode>),
-    /// The process has mapped a `libpython` that is not known yet.
-    PythonMapped,
     /// A stack that was not seen before.
     Stack(Box<CapturedStack>),
+}
+
+/// A file that a process has mapped as code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MappedFile {
+    /// The first address. Of an executed program: where its first segment of code begins.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// Which part of the file begins there; 0 for an executed program.
+    pub offset: u64,
+    /// Whether it was executed.
+    pub is_program: bool,
+    /// The inode number.
+    pub inode: u64,
+    /// Its path on its own file system, which may be mounted elsewhere than at `/`. Long names are
+    /// cut.
+    pub path: Vec<u8>,
 }
 
 /// A call stack as the kernel could copy it.

@@ -19,7 +19,8 @@ mod stack;
 mod tracer;
 
 pub use event::{
-    CapturedCode, CapturedStack, Goroutine, KernelEvent, LanguageFrame, Occurrence, Registers,
+    CapturedCode, CapturedStack, Goroutine, KernelEvent, LanguageFrame, MappedFile, Occurrence,
+    Registers,
 };
 pub use goroutine::GoLayout;
 pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};

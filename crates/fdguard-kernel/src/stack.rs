@@ -48,6 +48,8 @@ const MOST: usize = 64;
 /// The most return addresses of a template, and templates for the same registers.
 const SLOTS: usize = 64;
 const VARIANTS: u64 = 4;
+/// Bytes of a template.
+const TEMPLATE: usize = 16 + SLOTS * 16;
 /// So many copied stacks are kept until they are unwound.
 const KEPT: usize = 1 << 14;
 
@@ -80,14 +82,21 @@ pub(crate) fn template(number: u32, slots: &[StackSlot]) -> Option<Vec<u8>> {
     if slots.is_empty() || slots.len() > SLOTS {
         return None;
     }
-    let mut bytes = Vec::with_capacity(8 + SLOTS * 16);
-    bytes.extend(number.to_ne_bytes());
-    bytes.extend(u32::try_from(slots.len()).ok()?.to_ne_bytes());
+    let span = slots.iter().map(|slot| slot.offset).max()?.checked_add(8)?;
+    let count = u32::try_from(slots.len()).ok()?;
+    let mut bytes = Vec::with_capacity(TEMPLATE);
+    for word in [number, count, u32::try_from(span).ok()?, 0] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    // The kernel compares aligned words.
+    if slots.iter().any(|slot| slot.offset % 8 != 0) {
+        return None;
+    }
     for slot in slots {
         bytes.extend(slot.offset.to_ne_bytes());
         bytes.extend(slot.address.to_ne_bytes());
     }
-    bytes.resize(8 + SLOTS * 16, 0);
+    bytes.resize(TEMPLATE, 0);
     Some(bytes)
 }
 
@@ -169,7 +178,7 @@ impl CopiedStacks {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{CopiedStacks, FRAMES, MEMORY, SLOTS, StackSlot, template};
+    use super::{CopiedStacks, FRAMES, MEMORY, SLOTS, StackSlot, TEMPLATE, template};
 
     #[test]
     fn a_copied_stack_is_kept_until_its_template_is_known() {
@@ -206,7 +215,7 @@ mod tests {
         };
         assert_eq!(template(1, &[]), None);
         assert_eq!(template(1, &[slot; SLOTS + 1]), None);
-        assert_eq!(template(1, &[slot; SLOTS]).unwrap().len(), 8 + SLOTS * 16);
+        assert_eq!(template(1, &[slot; SLOTS]).unwrap().len(), TEMPLATE);
     }
 
     proptest! {

@@ -222,3 +222,52 @@ fn loading_takes_little_of_the_processor() {
     eprintln!("loaded in {best:?}");
     assert!(best < Duration::from_millis(150), "{best:?}");
 }
+
+#[test]
+fn a_close_while_another_thread_reads_is_reported() {
+    let Some(mut tracer) = load(&TracerOptions::default()) else {
+        return;
+    };
+    tracer.follow(std::process::id(), StackMode::None).unwrap();
+    // The reader is inside its call when its state says so.
+    let script = "
+import os, socket, threading, time
+a, b = socket.socketpair()
+thread = threading.Thread(target=lambda: os.read(a.fileno(), 1))
+thread.start()
+def state():
+    text = open(f'/proc/self/task/{thread.native_id}/stat').read()
+    call = open(f'/proc/self/task/{thread.native_id}/syscall').read()
+    return text.rpartition(')')[2].split()[0] == 'S' and call.startswith('0 0x')
+while not state(): time.sleep(0.001)
+spare = os.dup(b.fileno())
+os.close(spare)
+print(a.fileno(), thread.native_id)
+os.close(a.detach())
+b.send(b'x')
+";
+    let output = Command::new("python3")
+        .args(["-c", script])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut words = text.split_whitespace().map(|word| word.parse().unwrap());
+    let (fd, inside) = (words.next().unwrap(), words.next().unwrap());
+    let mut found = Vec::new();
+    tracer
+        .drain(&mut |event| {
+            if matches!(event.what, Occurrence::ClosedInUse { .. }) {
+                assert_ne!(event.stack, 0);
+                found.push(event.what);
+            }
+        })
+        .unwrap();
+    assert_eq!(
+        found,
+        [Occurrence::ClosedInUse {
+            fd,
+            inside,
+            call: 0
+        }]
+    );
+}

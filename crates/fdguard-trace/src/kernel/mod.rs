@@ -7,6 +7,7 @@
 mod calls;
 mod fd_table;
 mod gaps;
+mod mount_path;
 mod proc_fds;
 mod process;
 mod python;

@@ -119,7 +119,7 @@ impl KernelRecords {
             Occurrence::Executed { open } => self.execute(event, open),
             Occurrence::Exited => self.end(event.pid),
             // Stacks are unwound elsewhere.
-            Occurrence::Stack(_) => {}
+            Occurrence::Stack(_) | Occurrence::Mapped(_) => {}
             _ => {
                 if let Some(table) = self.table_of(event) {
                     self.change(table, event);

@@ -194,16 +194,18 @@ impl KernelTrace {
             self.send(UnwindTask::Code(code));
             return;
         }
-        let is_python = event.what == Occurrence::PythonMapped;
+        if let Occurrence::Mapped(file) = event.what {
+            if let Some(key) = records.current(event.pid) {
+                self.send(UnwindTask::Mapped(key, file));
+            }
+            return;
+        }
         let stack = reading.arrived.remove(&event.stack);
         if let Some(stack) = &stack {
             self.stacks.expect(stack.number);
         }
         records.apply(&event);
         self.note_changes(reading, records);
-        if is_python {
-            self.send(UnwindTask::PythonMapped(event.pid));
-        }
         if let Some(stack) = stack {
             match records.current(event.pid) {
                 Some(key) => self.send(UnwindTask::Stack(key, stack)),

@@ -125,6 +125,13 @@ impl UnwindFile {
         Some(mapped_at.wrapping_sub(address))
     }
 
+    /// The same for an executed program, whose first segment of code begins there.
+    pub(super) fn program_bias(&self, code_at: u64) -> Option<u64> {
+        let code = self.loads.iter().filter(|one| one.is_code);
+        let first = code.map(|one| one.address).min()?;
+        Some(code_at.wrapping_sub(first))
+    }
+
     /// Whether the tables tell how to leave the function at this address.
     pub(super) fn covers(&self, address: u64) -> bool {
         let covered = self.covered.get_or_init(|| covered(&self.sections));

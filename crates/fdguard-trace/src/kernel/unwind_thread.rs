@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use fdguard_core::TraceKey;
-use fdguard_kernel::{CapturedCode, CapturedStack, StackMode, StackSlot};
+use fdguard_kernel::{CapturedCode, CapturedStack, MappedFile, StackMode, StackSlot};
 use fdguard_wire::python::PythonRefusal;
 
-use super::python::{FoundPython, PythonProcesses};
+use super::python::{self, FoundPython, PythonProcesses};
 use super::records::ProcessChange;
 use super::stack_mode::StackModes;
 use super::stack_store::StackStore;
@@ -21,12 +21,12 @@ use super::unwinder::{ProcessUnwinder, UnwindFiles};
 pub(super) enum UnwindTask {
     /// Something happened to a process.
     Change(ProcessChange),
+    /// A program has mapped a file.
+    Mapped(TraceKey, Box<MappedFile>),
     /// A stack of this program.
     Stack(TraceKey, Box<CapturedStack>),
     /// A code object that Python frames of later stacks refer to.
     Code(Box<CapturedCode>),
-    /// The process has mapped a library of Python.
-    PythonMapped(u32),
 }
 
 /// What the kernel should know.
@@ -127,12 +127,20 @@ fn work(
                 programs.remove(&key);
                 pythons.forget(key.pid);
             }
-            UnwindTask::PythonMapped(pid) => find_python(pid, &mut pythons, failures, learn),
             UnwindTask::Code(code) => pythons.add_code(&code),
             UnwindTask::Stack(_, stack) if !stack.language.is_empty() => {
                 let frames = pythons.name(stack.pid, &stack.language);
                 lock(failures).python_gone = pythons.gone();
                 stacks.insert(stack.number, frames);
+            }
+            UnwindTask::Mapped(key, file) => {
+                let program = programs.entry(key);
+                let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
+                let is_python = python::is_library(&file.path);
+                program.report(*file);
+                if is_python {
+                    find_python(key.pid, &mut pythons, failures, learn);
+                }
             }
             UnwindTask::Stack(key, stack) => {
                 let program = programs.entry(key);

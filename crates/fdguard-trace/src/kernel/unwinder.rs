@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fdguard_kernel::{CapturedStack, StackSlot};
+use fdguard_kernel::{CapturedStack, MappedFile, StackSlot};
 use fdguard_proc::maps::{regions, unescaped};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
 
+use super::mount_path;
 use super::return_place::{self, ReturnPlace};
 use super::unwind_file::UnwindFile;
 use crate::module_files::{ModuleFiles, file_and_name};
@@ -19,6 +20,9 @@ use crate::table::RawFrame;
 /// The most frames of a stack that are followed.
 const MOST_FRAMES: usize = 256;
 
+/// The most files that are kept of what the kernel reports.
+const MOST_REPORTED: usize = 4096;
+
 /// The tables of files, by where they can be opened.
 pub(super) type UnwindFiles = HashMap<(PathBuf, u64), Option<Arc<UnwindFile>>>;
 
@@ -26,6 +30,8 @@ pub(super) type UnwindFiles = HashMap<(PathBuf, u64), Option<Arc<UnwindFile>>>;
 pub(super) struct ProcessUnwinder {
     pid: u32,
     modules: Vec<MappedCode>,
+    /// What the kernel has reported as mapped: used if the process is gone when it is needed.
+    reported: Vec<MappedFile>,
     files: Arc<ModuleFiles>,
     unwinder: UnwinderX86_64<Arc<[u8]>>,
     cache: CacheX86_64,
@@ -76,6 +82,7 @@ impl ProcessUnwinder {
         Self {
             pid,
             modules: Vec::new(),
+            reported: Vec::new(),
             files: Arc::new(ModuleFiles::new(pid)),
             unwinder: UnwinderX86_64::new(),
             cache: CacheX86_64::new(),
@@ -87,6 +94,7 @@ impl ProcessUnwinder {
         Self {
             pid,
             modules: self.modules.clone(),
+            reported: self.reported.clone(),
             files: Arc::clone(&self.files),
             unwinder: self.unwinder.clone(),
             cache: CacheX86_64::new(),
@@ -131,13 +139,7 @@ impl ProcessUnwinder {
                 tables: Arc::clone(tables),
             };
             if !self.modules.contains(&code) {
-                self.unwinder.remove_module(code.start);
-                self.unwinder.add_module(framehop::Module::new(
-                    code.file.display().to_string(),
-                    code.start..code.end,
-                    bias.wrapping_add(tables.base()),
-                    tables.sections(),
-                ));
+                self.add(&code);
             }
             modules.push(code);
         }
@@ -150,6 +152,56 @@ impl ProcessUnwinder {
             }
         }
         self.modules = modules;
+    }
+
+    /// The kernel has reported a file.
+    pub(super) fn report(&mut self, file: MappedFile) {
+        // What was mapped there before is not any more.
+        let overlaps = |one: &MappedFile| one.start < file.end && file.start < one.end;
+        self.reported.retain(|one| !overlaps(one));
+        if self.reported.len() < MOST_REPORTED {
+            self.reported.push(file);
+        }
+    }
+
+    /// Takes over what the kernel has reported, where nothing else is known.
+    fn load_reported(&mut self, known: &mut UnwindFiles) {
+        for reported in std::mem::take(&mut self.reported) {
+            let has_it = self.module(reported.start).is_some();
+            if let Some(path) = mount_path::locate(&reported).filter(|_| !has_it) {
+                let tables = known.entry((path.clone(), reported.inode));
+                let tables = tables.or_insert_with(|| UnwindFile::read(&path).map(Arc::new));
+                let bias = tables
+                    .as_ref()
+                    .and_then(|tables| match reported.is_program {
+                        true => tables.program_bias(reported.start),
+                        false => tables.bias(reported.start, reported.offset),
+                    });
+                if let Some((tables, bias)) = tables.as_ref().zip(bias) {
+                    let code = MappedCode {
+                        start: reported.start,
+                        end: reported.end,
+                        bias,
+                        file: path,
+                        tables: Arc::clone(tables),
+                    };
+                    self.add(&code);
+                    let at = self.modules.partition_point(|one| one.start < code.start);
+                    self.modules.insert(at, code);
+                }
+            }
+            self.reported.push(reported);
+        }
+    }
+
+    fn add(&mut self, code: &MappedCode) {
+        self.unwinder.remove_module(code.start);
+        self.unwinder.add_module(framehop::Module::new(
+            code.file.display().to_string(),
+            code.start..code.end,
+            code.bias.wrapping_add(code.tables.base()),
+            code.tables.sections(),
+        ));
     }
 
     fn module(&self, address: u64) -> Option<&MappedCode> {
@@ -178,6 +230,11 @@ impl ProcessUnwinder {
             return unwound;
         }
         self.load(known);
+        let unwound = self.walk(stack);
+        if !unwound.is_unknown {
+            return unwound;
+        }
+        self.load_reported(known);
         self.walk(stack)
     }
 
@@ -242,13 +299,14 @@ impl ProcessUnwinder {
                 break;
             };
             unwound.frames.push(frame);
+            let pc = address.address();
             let next = match self.has_tables(code) {
                 true => self
                     .unwinder
                     .unwind_frame(address, &mut state, &mut self.cache, &mut read)
                     .ok()
                     .flatten(),
-                false => self.leave_by_code(code, &mut state, &mut read),
+                false => self.leave_by_code(pc, &mut state, &mut read),
             };
             let next = next.and_then(FrameAddress::from_return_address);
             let Some(next) = next else {
@@ -279,7 +337,8 @@ impl ProcessUnwinder {
         state: &mut UnwindRegsX86_64,
         read: &mut dyn FnMut(u64) -> Result<u64, ()>,
     ) -> Option<u64> {
-        let module = self.module(address)?;
+        // Of a call at the end of a function, the return address is behind it.
+        let module = self.module(address.wrapping_sub(1))?;
         let (sp, bp) = (state.sp(), state.bp());
         let distance = bp.wrapping_sub(sp).cast_signed();
         let own = address.wrapping_sub(module.bias);

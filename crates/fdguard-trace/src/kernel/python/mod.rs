@@ -48,6 +48,12 @@ pub(crate) fn find_in_program(path: &Path) -> Option<PythonFile> {
     PythonImages::default().find_for_program(path)
 }
 
+/// Whether a file that was mapped may be Python's library.
+pub(crate) fn is_library(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next();
+    name.is_some_and(|name| name.starts_with(b"libpython"))
+}
+
 /// Why the Python frames of a process are not known; `None` if it has none.
 pub(crate) fn explain(refusal: PythonRefusal) -> Option<&'static str> {
     Some(match refusal {
