@@ -48,7 +48,7 @@ impl TracedCommand {
         let program = TracedProgram::find(name)?;
         let (kernel, reason) = source_kind::for_launch(&program, options)?;
         let launched = match kernel {
-            Some(source) => Self::launch_in_kernel(command, options, source)?,
+            Some(source) => Self::launch_in_kernel(command, &program, options, source)?,
             None => Self::launch_with_library(command, options)?,
         };
         Ok(Self { reason, ..launched })
@@ -57,9 +57,11 @@ impl TracedCommand {
     /// Starts it as it would start without fdguard; the kernel reports what it does.
     fn launch_in_kernel(
         command: &[OsString],
+        program: &TracedProgram,
         options: &Options,
         source: KernelSource,
     ) -> Result<Self, Error> {
+        source.expect_program(&program.path);
         let source = Arc::new(source);
         let mut session = TraceSession::start_shared(Arc::<KernelSource>::clone(&source), options)?;
         let failed = |source| Error::Dir { source };
