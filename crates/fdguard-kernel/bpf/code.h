@@ -8,16 +8,16 @@
 
 // Reports a file from `start` to `end`. For a program that was executed, `start` is where its first
 // segment of code begins; otherwise `offset` says which part of the file it is.
-GLOBAL void report_mapped(u64 file, u64 start, u64 end, u64 offset, u32 is_program)
+GLOBAL u32 report_mapped(u64 file, u64 start, u64 end, u64 offset, u32 is_program)
 {
     struct work *work = workspace_of_processor();
     if (!work || !file)
-        return;
+        return 0;
     recognise_python(work->pid, file, start, offset, is_program);
     struct mapped *mapped = bpf_ringbuf_reserve(&events, sizeof(*mapped), 0);
     // Without room for it the list of the process has to do.
     if (!mapped)
-        return;
+        return 0;
     __builtin_memset(mapped, 0, sizeof(*mapped));
     struct record *head = &mapped->head;
     head->at = bpf_ktime_get_ns();
@@ -41,6 +41,7 @@ GLOBAL void report_mapped(u64 file, u64 start, u64 end, u64 offset, u32 is_progr
         entry = parent;
     }
     bpf_ringbuf_submit(mapped, NO_WAKEUP);
+    return 1;
 }
 
 // After mmap: reports a file that was mapped as code.

@@ -82,7 +82,7 @@ pub enum AttachStep<'a> {
     },
     /// It was left alone.
     Refused(&'a AttachRefusal),
-    /// The kernel traces all of them.
+    /// The kernel reports what all of them do from now on.
     ByKernel {
         /// The process that the library cannot enter; `None` if the user chose the kernel.
         because: Option<&'a AttachRefusal>,
@@ -106,8 +106,7 @@ impl AttachedTrace {
     ) -> Result<Self, Error> {
         if options.source == Some(SourceKind::Kernel) {
             let source = KernelSource::load(TracerScope::Followed)?;
-            on_step(AttachStep::ByKernel { because: None });
-            return Self::follow(pids, options, source, on_step);
+            return Self::follow(pids, options, (source, None), on_step);
         }
         let examine = |pid: u32| (pid, comm(pid), InjectSource::examine(pid));
         let examined: Vec<Examined> = pids.iter().copied().map(examine).collect();
@@ -124,9 +123,7 @@ impl AttachedTrace {
         if let Some(first) = first {
             match KernelSource::load(TracerScope::Followed) {
                 Ok(source) => {
-                    let because = Some(&first);
-                    on_step(AttachStep::ByKernel { because });
-                    return Self::follow(pids, options, source, on_step);
+                    return Self::follow(pids, options, (source, Some(&first)), on_step);
                 }
                 Err(refusal) => on_step(AttachStep::NoKernel(&refusal)),
             }
@@ -149,7 +146,7 @@ impl AttachedTrace {
     fn follow(
         pids: &[u32],
         options: &Options,
-        source: KernelSource,
+        (source, because): (KernelSource, Option<&AttachRefusal>),
         on_step: &mut dyn FnMut(AttachStep<'_>),
     ) -> Result<Self, Error> {
         let source = Arc::new(source);
@@ -171,6 +168,9 @@ impl AttachedTrace {
                     refused.push(refusal);
                 }
             }
+        }
+        if !followed.is_empty() {
+            on_step(AttachStep::ByKernel { because });
         }
         Ok(Self {
             session,

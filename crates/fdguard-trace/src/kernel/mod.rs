@@ -127,6 +127,8 @@ impl TraceSource for KernelSource {
     }
 
     fn processes(&self) -> Result<Vec<TraceKey>, Error> {
+        // A program may have come and gone since the last read.
+        self.trace.drain();
         Ok(self.trace.records().keys())
     }
 

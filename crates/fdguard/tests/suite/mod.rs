@@ -52,6 +52,7 @@ mod input;
 mod inspect;
 mod inspect_watch;
 mod json;
+mod kernel_trace;
 mod leakbench;
 mod mcp_peer;
 mod nobody;

@@ -94,7 +94,7 @@ fn a_static_program_runs_and_the_gap_says_what_is_missing() {
         testkit::skip("no static C library");
         return;
     };
-    let said = trace(&["--json"], program, &["3"]);
+    let said = trace(&["--json", "--source", "launch"], program, &["3"]);
     let text = said.text().strip_prefix("done\n").unwrap().to_owned();
     let found: Value = serde_json::from_str(&text).unwrap();
     let gaps = found["gaps"].as_array().unwrap();

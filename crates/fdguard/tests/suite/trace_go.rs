@@ -83,7 +83,9 @@ fn build(source: &str, cgo: &str) -> Option<(TempDir, PathBuf)> {
 
 fn trace(words: &[&str]) -> Value {
     let mut command = fdguard();
-    command.args(["trace", "--json", "--every", "50ms", "--"]);
+    command.args(["trace", "--json", "--every", "50ms"]);
+    // What the library says about them; tests of the kernel's source are elsewhere.
+    command.args(["--source", "launch", "--"]);
     let said = CommandOutput::of(command.args(words).output().unwrap());
     let (first, rest) = said.text().split_once('\n').unwrap();
     assert_eq!(first, "held 20", "{}", said.stderr);
@@ -113,7 +115,7 @@ fn r40_a_report_of_a_go_program_says_why_there_is_none() {
     let Some((_dir, program)) = build(&OPENER.replace("time.Second", "time.Hour"), "0") else {
         return;
     };
-    let tracing = Tracing::start(&[], &[program.to_str().unwrap()]);
+    let tracing = Tracing::start(&["--source", "launch"], &[program.to_str().unwrap()]);
     let said = loop {
         // The tracer is there at once, its program a moment later.
         let said = run(["trace", "--report", &tracing.pid().to_string()]);

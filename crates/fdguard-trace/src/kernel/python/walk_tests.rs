@@ -5,7 +5,9 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fdguard_kernel::{CapturedStack, KernelTracer, Occurrence, StackMode, TracerScope};
+use fdguard_kernel::{
+    CapturedStack, KernelTracer, LoadRefusal, Occurrence, StackMode, TracerScope,
+};
 
 use super::tests::interpreter;
 use super::{PythonProcesses, find_in_program};
@@ -148,6 +150,7 @@ impl Report {
 fn compare(python: &Path) {
     let mut tracer = match KernelTracer::load(TracerScope::Followed) {
         Ok(tracer) => tracer,
+        Err(LoadRefusal::Refused { program, reason }) => panic!("{program}: {reason}"),
         Err(refusal) => return testkit::skip(&refusal.to_string()),
     };
     let file = find_in_program(python).unwrap();
