@@ -2,6 +2,7 @@
 // that lives for milliseconds is gone by then.
 #pragma once
 
+#include "python.bpf.h"
 #include "table.h"
 #include "work.h"
 
@@ -12,6 +13,7 @@ GLOBAL u32 report_mapped(u64 file, u64 start, u64 end, u64 offset, u32 is_progra
     struct work *work = workspace_of_processor();
     if (!work || !file)
         return 0;
+    recognise_python(work->pid, file, start, offset, is_program);
     struct mapped *mapped = bpf_ringbuf_reserve(&events, sizeof(*mapped), 0);
     // Without room for it the list of the process has to do.
     if (!mapped)

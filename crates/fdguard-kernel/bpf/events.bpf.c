@@ -322,6 +322,7 @@ int after_fork(u64 *ctx)
         struct process process = {.mode = work->mode, .generation = work->generation};
         bpf_map_update_elem(&followed, &pid, &process, ANY);
     }
+    after_python_fork(work->pid, pid);
     u64 table = (u64)READ(task_struct, child, files);
     bool listed = table != work->table && list_numbers(work, table);
     struct record *record = reserve(work, FORKED);
@@ -344,6 +345,7 @@ int after_exec(u64 *ctx)
     struct process process = {
         .mode = first_mode, .generation = __sync_fetch_and_add(&next_generation, 1) + 1};
     bpf_map_update_elem(&followed, &work->pid, &process, ANY);
+    bpf_map_delete_elem(&python_processes, &work->pid);
     if (!list_numbers(work, work->table)) {
         __sync_fetch_and_add(&lost_events, 1);
         return 0;
@@ -372,6 +374,7 @@ int before_end(u64 *ctx)
     // Two last threads may both see that they are; only one removes the process.
     if (work->is_followed && bpf_map_delete_elem(&followed, &work->pid))
         return 0;
+    bpf_map_delete_elem(&python_processes, &work->pid);
     struct record *record = reserve(work, EXITED);
     if (record)
         submit(record);

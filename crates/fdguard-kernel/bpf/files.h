@@ -30,62 +30,9 @@ struct task_struct___walk {
     struct files_struct___walk *files;
 };
 
-struct list_head {
-    struct list_head *next;
-};
-
-struct file_lock_context {
-    struct list_head flc_flock, flc_posix, flc_lease;
-};
-
-struct super_block {
-    unsigned long s_magic;
-};
-
-struct inode {
-    u16 i_mode;
-    u32 i_nlink;
-    unsigned long i_ino;
-    u32 i_rdev;
-    s64 i_size;
-    struct super_block *i_sb;
-    struct file_lock_context *i_flctx;
-    void *i_private;
-};
-
-struct vfsmount {
-    int mnt_flags;
-};
-
 struct mount {
     struct vfsmount mnt;
     int mnt_id;
-};
-
-struct qstr {
-    const unsigned char *name;
-};
-
-struct dentry {
-    struct qstr d_name;
-};
-
-struct path {
-    struct vfsmount *mnt;
-    struct dentry *dentry;
-};
-
-struct file_operations {
-    void *show_fdinfo;
-};
-
-struct file {
-    u32 f_flags;
-    s64 f_pos;
-    struct inode *f_inode;
-    struct file_operations *f_op;
-    struct path f_path;
-    void *private_data;
 };
 
 struct bpf_iter_meta {

@@ -103,13 +103,32 @@ struct pid {
     struct upid numbers[1];
 };
 
+struct list_head {
+    struct list_head *next;
+};
+
+struct file_lock_context {
+    struct list_head flc_flock, flc_posix, flc_lease;
+};
+
 struct super_block {
     u32 s_dev;
+    unsigned long s_magic;
 };
 
 struct inode {
-    struct super_block *i_sb;
+    u16 i_mode;
+    u32 i_nlink;
     unsigned long i_ino;
+    u32 i_rdev;
+    s64 i_size;
+    struct super_block *i_sb;
+    struct file_lock_context *i_flctx;
+    void *i_private;
+};
+
+struct vfsmount {
+    int mnt_flags;
 };
 
 struct qstr {
@@ -122,12 +141,21 @@ struct dentry {
 };
 
 struct path {
+    struct vfsmount *mnt;
     struct dentry *dentry;
 };
 
+struct file_operations {
+    void *show_fdinfo;
+};
+
 struct file {
-    struct path f_path;
+    u32 f_flags;
+    s64 f_pos;
     struct inode *f_inode;
+    struct file_operations *f_op;
+    struct path f_path;
+    void *private_data;
 };
 
 struct mm_struct {
@@ -144,10 +172,6 @@ struct fdtable {
 struct files_struct {
     atomic_t count;
     struct fdtable *fdt;
-};
-
-struct list_head {
-    struct list_head *next;
 };
 
 struct rlimit {

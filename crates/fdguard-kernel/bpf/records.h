@@ -80,11 +80,17 @@ enum stack_kind {
     STACK_OF_FRAMES = 1,
     STACK_OF_LANGUAGE,
     STACK_OF_MEMORY,
+    // Not a stack, but a code object that stacks refer to.
+    PYTHON_CODE,
 };
 
 struct language_frame {
     u64 code;
-    u64 instruction;
+    // Covers the file, the name and the first line of the code object.
+    u64 identity;
+    // Bytes into the code; negative before the first instruction.
+    s32 instruction;
+    u32 unused;
 };
 
 // A stack in the ring of stacks.

@@ -16,7 +16,6 @@ struct stack_key {
 MAP(stack_numbers, .type = MAP_LRU_HASH, .key_size = sizeof(struct stack_key), .value_size = 4,
     .entries = 1 << 14);
 
-MAP(stacks, .type = MAP_RINGBUF, .entries = 1 << 24);
 u32 next_stack;
 
 // Sends the stack in the processor's space; 0 if there is no room.
@@ -129,8 +128,12 @@ GLOBAL u32 take_stack(void)
     if (work->mode == MODE_PYTHON) {
         u64 hash = read_python_frames(work, stack);
         stack->kind = STACK_OF_LANGUAGE;
-        if (hash)
+        if (hash) {
+            struct stack_key key = {.pid = work->pid, .generation = work->generation, .hash = hash};
+            if (!bpf_map_lookup_elem(&stack_numbers, &key))
+                send_python_codes();
             return send_once(work, stack, hash, OFFSET_OF_MEMORY);
+        }
     }
     return send_copied(work, stack);
 }

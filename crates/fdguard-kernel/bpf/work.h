@@ -67,6 +67,7 @@ MAP(workspace, .type = MAP_PERCPU_ARRAY, .key_size = 4, .value_size = sizeof(str
 MAP(followed, .type = MAP_HASH, .key_size = 4, .value_size = sizeof(struct process),
     .entries = 32768, .flags = MAP_ON_DEMAND);
 MAP(events, .type = MAP_RINGBUF, .entries = 1 << 23);
+MAP(stacks, .type = MAP_RINGBUF, .entries = 1 << 24);
 
 u32 next_generation;
 u64 lost_events;

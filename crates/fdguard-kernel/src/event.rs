@@ -102,6 +102,8 @@ pub enum Occurrence {
     Mapped(Box<MappedFile>),
     /// The last thread of the process has ended.
     Exited,
+    /// A code object that frames of later stacks refer to.
+    PythonCode(Box<CapturedCode>),
     /// A stack that was not seen before.
     Stack(Box<CapturedStack>),
 }
@@ -154,13 +156,38 @@ pub struct Registers {
     pub bp: u64,
 }
 
-/// A frame of CPython, by its code object.
+/// A frame of `CPython`, by its code object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LanguageFrame {
     /// The address of the code object.
     pub code: u64,
-    /// The address of the instruction.
-    pub instruction: u64,
+    /// Which object it was: covers its file, name and first line. Another object may have the
+    /// address by now.
+    pub identity: u64,
+    /// The instruction, in bytes into the code; negative before the first.
+    pub instruction: i32,
+}
+
+/// A code object of `CPython` and the objects that it refers to, as they are in memory. Copied when
+/// a frame of it was first seen, because it may be gone soon.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CapturedCode {
+    /// The process.
+    pub pid: u32,
+    /// The minor version of its interpreter: `3.minor`.
+    pub minor: u16,
+    /// The address of the code object.
+    pub code: u64,
+    /// Which object it was.
+    pub identity: u64,
+    /// The code object.
+    pub object: Vec<u8>,
+    /// The string object of its file; only its beginning if the rest was not copied.
+    pub file: Vec<u8>,
+    /// The string object of its name, likewise.
+    pub name: Vec<u8>,
+    /// The table of its lines; `None` if it was not copied.
+    pub lines: Option<Vec<u8>>,
 }
 
 /// The goroutine that made a call.

@@ -13,6 +13,7 @@ mod goroutine;
 mod loader;
 mod map;
 mod object;
+mod python;
 mod refusal;
 mod ring;
 mod stack;
@@ -21,12 +22,14 @@ mod types;
 
 pub use descriptors::DescriptorProgram;
 pub use event::{
-    CapturedStack, Goroutine, KernelEvent, LanguageFrame, MappedFile, Occurrence, Registers,
+    CapturedCode, CapturedStack, Goroutine, KernelEvent, LanguageFrame, MappedFile, Occurrence,
+    Registers,
 };
 pub use goroutine::GoLayout;
 pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
 pub use map::BpfMap;
 pub use object::BpfObject;
+pub use python::{PythonLayout, PythonLayoutOffsets};
 pub use refusal::LoadRefusal;
 pub use stack::{StackMode, StackSlot};
 pub use tracer::{KernelTracer, LostCounts, TracerOptions, TracerScope};

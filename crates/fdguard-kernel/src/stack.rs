@@ -41,7 +41,7 @@ pub struct StackSlot {
 
 /// Bytes before the memory: the head, frames or frames of a language, and the creator's.
 const FRAMES: usize = 72;
-const CREATOR: usize = FRAMES + MOST * 16;
+const CREATOR: usize = FRAMES + MOST * 24;
 const MEMORY: usize = CREATOR + MOST * 8;
 /// The most frames.
 const MOST: usize = 64;
@@ -143,10 +143,11 @@ impl CopiedStacks {
             stack.frames.push(long(FRAMES + index * 8)?);
         }
         for index in 0..count(44)? {
-            let at = FRAMES + index * 16;
+            let at = FRAMES + index * 24;
             stack.language.push(LanguageFrame {
                 code: long(at)?,
-                instruction: long(at + 8)?,
+                identity: long(at + 8)?,
+                instruction: word(at + 16)?.cast_signed(),
             });
         }
         let length = usize::try_from(word(52)?).ok()?;

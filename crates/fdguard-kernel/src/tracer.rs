@@ -10,6 +10,7 @@ use crate::decode::Decoder;
 use crate::goroutine::{self, GoLayout, GoProbes};
 use crate::loader::{self, LoadOptions, LoadedObject};
 use crate::object::BpfObject;
+use crate::python;
 use crate::ring::Ring;
 use crate::stack::{self, CopiedStacks, StackMode, StackSlot};
 use crate::{KernelEvent, LoadRefusal, Occurrence};
@@ -70,7 +71,7 @@ const PROGRAMS: [&str; 5] = [
 /// The loaded programs. Dropping it removes them.
 #[derive(Debug)]
 pub struct KernelTracer {
-    object: LoadedObject,
+    pub(crate) object: LoadedObject,
     events: Ring,
     stacks: Ring,
     decoder: Decoder,
@@ -218,7 +219,16 @@ impl KernelTracer {
         let stacks = self.stacks.written();
         let copied = &mut self.copied;
         self.stacks.read(stacks, &mut |bytes| {
-            if let Some(stack) = copied.decode(bytes) {
+            if let Some(code) = python::decode(bytes) {
+                take(KernelEvent {
+                    at: 0,
+                    pid: code.pid,
+                    tid: 0,
+                    table: 0,
+                    stack: 0,
+                    what: Occurrence::PythonCode(Box::new(code)),
+                });
+            } else if let Some(stack) = copied.decode(bytes) {
                 take(KernelEvent {
                     at: 0,
                     pid: stack.pid,

@@ -10,12 +10,13 @@ use core::ffi::{CStr, c_char, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use fdguard_wire::python::PythonRefusal;
 use fdguard_wire::{FrameRecord, RuntimeLanguage, TableMapping};
 
 use crate::creator::{Api, Junction, Search};
 use crate::java;
 use crate::modules::{self, Module};
-use crate::python::{PythonWalk, RawFrame, Refusal, Runtime};
+use crate::python::{PythonWalk, RawFrame, Runtime};
 use crate::start::GROUND;
 use crate::unwind::{self, Extent, Native, Trace};
 use crate::walkers::{self, Walk};
@@ -147,7 +148,7 @@ fn find_runtimes(search: impl Fn(&CStr) -> *const c_void) {
             FOUND
         }
         // A library may bring it later.
-        Err(Refusal::NoPython) => UNKNOWN,
+        Err(PythonRefusal::NoPython) => UNKNOWN,
         Err(_) => ABSENT,
     };
     PYTHON.state.store(state, Ordering::Release);

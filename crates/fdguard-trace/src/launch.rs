@@ -50,7 +50,7 @@ impl TracedCommand {
         let launched = match kernel {
             Some(source) => {
                 source.expect_go(&program.path);
-                Self::launch_in_kernel(command, options, source)?
+                Self::launch_in_kernel(command, &program, options, source)?
             }
             None => Self::launch_with_library(command, options)?,
         };
@@ -60,9 +60,11 @@ impl TracedCommand {
     /// Starts it as it would start without fdguard; the kernel reports what it does.
     fn launch_in_kernel(
         command: &[OsString],
+        program: &TracedProgram,
         options: &Options,
         source: KernelSource,
     ) -> Result<Self, Error> {
+        source.expect_program(&program.path);
         let source = Arc::new(source);
         let mut session = TraceSession::start_shared(Arc::<KernelSource>::clone(&source), options)?;
         let failed = |source| Error::Dir { source };

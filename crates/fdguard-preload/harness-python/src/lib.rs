@@ -11,7 +11,8 @@ use std::time::Instant;
 mod python;
 mod reader;
 
-use python::{RawFrame, Refusal, Runtime};
+use fdguard_wire::python::PythonRefusal;
+use python::{RawFrame, Runtime};
 use reader::Stack;
 
 const DEPTH: usize = 64;
@@ -34,8 +35,8 @@ struct Iovec {
     length: usize,
 }
 
-fn runtime() -> &'static Result<Runtime, Refusal> {
-    static RUNTIME: OnceLock<Result<Runtime, Refusal>> = OnceLock::new();
+fn runtime() -> &'static Result<Runtime, PythonRefusal> {
+    static RUNTIME: OnceLock<Result<Runtime, PythonRefusal>> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         let search = |name: &CStr| {
             // SAFETY: RTLD_DEFAULT and a C string.

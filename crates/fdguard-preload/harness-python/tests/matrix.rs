@@ -129,7 +129,7 @@ fn the_table_is_what_the_headers_say() {
         skip(&format!("no Python {minor} in pyenv"));
         return;
     }
-    let script = Path::new(HARNESS).join("../src/python/offsets.py");
+    let script = Path::new(HARNESS).join("../../fdguard-wire/src/python/offsets.py");
     let check = Command::new("python3").arg(script).arg("--check").output();
     assert_success(&check.expect("python3 starts"));
 }
@@ -137,21 +137,29 @@ fn the_table_is_what_the_headers_say() {
 #[test]
 fn nothing_in_the_walk_can_panic_or_allocate() {
     let object = library().with_file_name("no_panic.o");
-    let compiled = Command::new("rustc")
-        .args([
-            "--edition",
-            "2024",
-            "--crate-type",
-            "staticlib",
-            "--emit",
-            "obj",
-            "-O",
-        ])
-        .args(["-C", "panic=abort", "-C", "codegen-units=1", "-o"])
-        .arg(&object)
-        .arg(Path::new(HARNESS).join("no_panic.rs"))
-        .output();
-    assert_success(&compiled.expect("rustc starts"));
+    let wire = object.with_file_name("libno_panic_wire.rlib");
+    let compile = |words: &[&str], output: &Path, source: &str| {
+        let compiled = Command::new("rustc")
+            .args(["--edition", "2024", "-O"])
+            .args(["-C", "panic=abort", "-C", "codegen-units=1", "-o"])
+            .arg(output)
+            .args(words)
+            .arg(Path::new(HARNESS).join(source))
+            .output();
+        assert_success(&compiled.expect("rustc starts"));
+    };
+    let library = ["--crate-name", "fdguard_wire", "--crate-type", "rlib"];
+    compile(&library, &wire, "../../fdguard-wire/src/lib.rs");
+    let wire = format!("fdguard_wire={}", wire.display());
+    let bare = [
+        "--crate-type",
+        "staticlib",
+        "--emit",
+        "obj",
+        "--extern",
+        &wire,
+    ];
+    compile(&bare, &object, "no_panic.rs");
     let symbols = Command::new("nm").arg("-u").arg(&object).output();
     let symbols = symbols.expect("nm starts").stdout;
     let symbols = String::from_utf8_lossy(&symbols);

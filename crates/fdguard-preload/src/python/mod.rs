@@ -11,18 +11,15 @@
 //! Unknown versions and layouts are rejected with a reason. The caller then has only native frames,
 //! and a gap.
 
-mod linetable;
 mod memory;
-mod offsets;
 mod record;
 mod render;
 mod runtime;
-mod table;
 mod text;
 mod walk;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use runtime::{Refusal, Runtime};
+pub(crate) use runtime::Runtime;
 pub(crate) use walk::{Place, PythonWalk, RawFrame};

@@ -1,6 +1,7 @@
 //! Writes frames as file, function and line, while their code objects are certain to be alive.
 
-use super::linetable::Format;
+use fdguard_wire::python::LineFormat;
+
 use super::memory::{Memory, Span};
 use super::record::{
     ARENA_FULL, FILE_CUT, FILE_UNKNOWN, FUNCTION_CUT, FUNCTION_UNKNOWN, FrameHead, Record,
@@ -112,7 +113,7 @@ fn line_of<M: Memory>(memory: M, layout: &Layout, frame: &RawFrame) -> Option<u3
     }
     let start = table.checked_add(u64::from(at.bytes_start))?;
     let table = Bytes::new(memory.span(start, length)?, length);
-    Format::of(at.minor).line_at(table, frame.first_line, frame.instruction)
+    LineFormat::of(at.minor).line_at(table, frame.first_line, frame.instruction)
 }
 
 /// Bytes from memory, read a piece at a time.

@@ -8,8 +8,11 @@
 use core::ffi::{CStr, c_char, c_ulong, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use fdguard_wire::python::{
+    DEBUG_SPAN, PythonOffsets, PythonRefusal, PythonSelfReport, parse_version,
+};
+
 use super::memory::{Direct, Memory, ProbedMemory};
-use super::offsets::{DEBUG_SPAN, Offsets, SelfReport};
 use super::walk::{Place, PythonWalk, RawFrame};
 use super::{render, walk};
 
@@ -17,35 +20,10 @@ use super::{render, walk};
 /// that the layout is proven.
 const PROVING: u32 = 16;
 
-/// Why an interpreter is not walked. The numbers are part of the record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Refusal {
-    /// There is no interpreter (yet: a library may be loaded later).
-    NoPython = 1,
-    /// `PyPy` has other frames.
-    PyPy = 2,
-    /// 3.8 or older, or Python 2.
-    TooOld = 3,
-    /// Newer than the table.
-    TooNew = 4,
-    /// An alpha or beta: their layouts change.
-    Unreleased = 5,
-    /// Built without the GIL.
-    FreeThreaded = 6,
-    /// A symbol that every build has is missing.
-    SymbolMissing = 7,
-    /// What the running interpreter reports about itself differs from the table's row for its
-    /// version.
-    LayoutDiffers = 8,
-    /// Not 64-bit little-endian, or the kernel cannot be asked whether memory is readable.
-    Machine = 9,
-}
-
 /// What is known of the interpreter's memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
-    pub(crate) offsets: Offsets,
+    pub(crate) offsets: PythonOffsets,
     pub(crate) code_type: u64,
     pub(crate) unicode_type: u64,
     pub(crate) bytes_type: u64,
@@ -76,9 +54,11 @@ impl Runtime {
     ///
     /// `dlsym` must behave like dlsym(3), and the module that defines the symbols must not be
     /// unloaded while this is used.
-    pub(crate) unsafe fn find(dlsym: impl Fn(&CStr) -> *const c_void) -> Result<Self, Refusal> {
+    pub(crate) unsafe fn find(
+        dlsym: impl Fn(&CStr) -> *const c_void,
+    ) -> Result<Self, PythonRefusal> {
         if !cfg!(all(target_pointer_width = "64", target_endian = "little")) {
-            return Err(Refusal::Machine);
+            return Err(PythonRefusal::Machine);
         }
         let address = |name: &CStr| {
             let found = dlsym(name);
@@ -88,13 +68,13 @@ impl Runtime {
         let Some(version) = (unsafe { version(&address) }) else {
             let is_pypy = address(c"pypy_main_startup").is_some();
             return Err(if is_pypy {
-                Refusal::PyPy
+                PythonRefusal::PyPy
             } else {
-                Refusal::NoPython
+                PythonRefusal::NoPython
             });
         };
-        let offsets = row_of(version)?;
-        let needed = |name: &CStr| address(name).ok_or(Refusal::SymbolMissing);
+        let offsets = PythonOffsets::of_version(version)?;
+        let needed = |name: &CStr| address(name).ok_or(PythonRefusal::SymbolMissing);
         let this_thread = needed(c"PyGILState_GetThisThreadState")?;
         // SAFETY: the function has this type in every version in the table.
         let this_thread = unsafe {
@@ -122,13 +102,13 @@ impl Runtime {
         // It is set only at the very end: read at the offset of another layout it could be
         // anything, and every thread would seem to run no Python.
         if found.finalizing() != Some(0) {
-            return Err(Refusal::LayoutDiffers);
+            return Err(PythonRefusal::LayoutDiffers);
         }
         Ok(found)
     }
 
     /// The offsets for this interpreter.
-    pub(crate) const fn offsets(&self) -> &Offsets {
+    pub(crate) const fn offsets(&self) -> &PythonOffsets {
         &self.layout.offsets
     }
 
@@ -365,50 +345,6 @@ unsafe fn version(address: &impl Fn(&CStr) -> Option<*const c_void>) -> Option<u
     parse_version(text.to_bytes())
 }
 
-/// From a text such as `3.9.18 (main, …` or `3.10.0b1+ (…`.
-fn parse_version(text: &[u8]) -> Option<u32> {
-    let text = text.split(|byte| *byte == b' ').next()?;
-    let mut parts = text.splitn(3, |byte| *byte == b'.');
-    let mut version = [0_u8; 3];
-    let mut level = 0xf0;
-    for (index, number) in version.iter_mut().enumerate() {
-        let part = parts.next()?;
-        let digits = part.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (digits, rest) = part.split_at_checked(digits)?;
-        if digits.is_empty() || (index < 2 && !rest.is_empty()) {
-            return None;
-        }
-        for digit in digits {
-            *number = number
-                .checked_mul(10)?
-                .checked_add(digit.wrapping_sub(b'0'))?;
-        }
-        level = match rest.first() {
-            Some(b'a') => 0xa0,
-            Some(b'b') => 0xb0,
-            Some(b'r' | b'c') => 0xc0,
-            _ => 0xf0,
-        };
-    }
-    let [major, minor, micro] = version;
-    Some(u32::from_be_bytes([major, minor, micro, level]))
-}
-
-/// The table's row for the version.
-fn row_of(version: u32) -> Result<Offsets, Refusal> {
-    let [major, minor, _, level] = version.to_be_bytes();
-    if major < 3 || (major == 3 && minor < 9) {
-        return Err(Refusal::TooOld);
-    }
-    let row = Offsets::of(u16::from(minor)).filter(|_| major == 3);
-    let row = row.ok_or(Refusal::TooNew)?;
-    // Release candidates have the layout of the release.
-    if level < 0xc0 {
-        return Err(Refusal::Unreleased);
-    }
-    Ok(row)
-}
-
 impl Layout {
     /// The offsets, if the running interpreter's types have the sizes in the table, and its own
     /// list of offsets, if any, agrees.
@@ -418,26 +354,32 @@ impl Layout {
         version: u32,
         state: u64,
         frame_type: u64,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, PythonRefusal> {
         let at = self.offsets;
         if at.has_debug_offsets() {
-            let told = memory.span(state, DEBUG_SPAN).and_then(SelfReport::read);
-            let told = told.ok_or(Refusal::LayoutDiffers)?;
-            if told.version != u64::from(version) {
-                return Err(Refusal::LayoutDiffers);
+            let mut bytes = [0; DEBUG_SPAN];
+            let read = memory
+                .span(state, DEBUG_SPAN as u64)
+                .and_then(|span| span.read(0, &mut bytes));
+            let report = read.and_then(|()| PythonSelfReport::read(&bytes));
+            let report = report.ok_or(PythonRefusal::LayoutDiffers)?;
+            if report.version != u64::from(version) {
+                return Err(PythonRefusal::LayoutDiffers);
             }
-            if told.is_free_threaded {
-                return Err(Refusal::FreeThreaded);
+            if report.is_free_threaded {
+                return Err(PythonRefusal::FreeThreaded);
             }
-            self.offsets = at.as_told_by(&told).ok_or(Refusal::LayoutDiffers)?;
+            self.offsets = at
+                .as_reported(&report)
+                .ok_or(PythonRefusal::LayoutDiffers)?;
         }
         let has_size = |kind: u64, size: u16| {
             let length = u64::from(at.type_basic_size).saturating_add(8);
-            let kind = memory.span(kind, length).ok_or(Refusal::Machine)?;
+            let kind = memory.span(kind, length).ok_or(PythonRefusal::Machine)?;
             let found = kind.word(at.type_basic_size);
             (found == Some(u64::from(size)))
                 .then_some(())
-                .ok_or(Refusal::LayoutDiffers)
+                .ok_or(PythonRefusal::LayoutDiffers)
         };
         has_size(self.code_type, at.code_size)?;
         has_size(self.unicode_type, at.unicode_size)?;
@@ -452,51 +394,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_from_what_python_prints() {
-        for (text, version) in [
-            (
-                "3.9.18 (main, Nov  1 2023, 00:00:00) \n[GCC 12.2.0]",
-                Some(0x0309_12f0),
-            ),
-            ("3.10.0b1+ (heads/3.10:1234567, …)", Some(0x030a_00b0)),
-            ("3.10.0rc2 (default)", Some(0x030a_00c0)),
-            ("3.11.0a7", Some(0x030b_00a0)),
-            ("2.7.18 (default)", Some(0x0207_12f0)),
-            ("3.9.18+ (main)", Some(0x0309_12f0)),
-            ("3.9", None),
-            ("3.9b.1", None),
-            ("3..1", None),
-            ("3.9.300", None),
-            ("", None),
-            ("banana", None),
-        ] {
-            assert_eq!(parse_version(text.as_bytes()), version, "{text}");
-        }
-    }
-
-    #[test]
-    fn only_released_versions_of_the_table_are_walked() {
-        for minor in 9..=13_u8 {
-            for (micro, level) in [(0, 0xf0), (99, 0xf0), (0, 0xc1)] {
-                let version = u32::from_be_bytes([3, minor, micro, level]);
-                let row = row_of(version).expect("a version of the table");
-                assert_eq!(row.minor, u16::from(minor));
-            }
-            let alpha = u32::from_be_bytes([3, minor, 0, 0xa7]);
-            assert_eq!(row_of(alpha), Err(Refusal::Unreleased));
-        }
-        assert_eq!(row_of(0x0308_12f0), Err(Refusal::TooOld));
-        assert_eq!(row_of(0x0207_12f0), Err(Refusal::TooOld));
-        assert_eq!(row_of(0x030e_00f0), Err(Refusal::TooNew));
-        assert_eq!(row_of(0x040b_00f0), Err(Refusal::TooNew));
-    }
-
-    #[test]
     fn symbols_decide_which_interpreter_it_is() {
         let nothing = |_: &CStr| core::ptr::null();
         // SAFETY: nothing is found, so nothing is called.
         let found = unsafe { Runtime::find(nothing) };
-        assert_eq!(found.err(), Some(Refusal::NoPython));
+        assert_eq!(found.err(), Some(PythonRefusal::NoPython));
 
         let pypy = |name: &CStr| {
             let is_known = name == c"pypy_main_startup";
@@ -508,7 +410,7 @@ mod tests {
         };
         // SAFETY: what is found is only compared with null.
         let found = unsafe { Runtime::find(pypy) };
-        assert_eq!(found.err(), Some(Refusal::PyPy));
+        assert_eq!(found.err(), Some(PythonRefusal::PyPy));
 
         let version: c_ulong = 0x030c_01f0;
         let bare = |name: &CStr| {
@@ -521,6 +423,6 @@ mod tests {
         };
         // SAFETY: the version is valid; nothing else is found.
         let found = unsafe { Runtime::find(bare) };
-        assert_eq!(found.err(), Some(Refusal::SymbolMissing));
+        assert_eq!(found.err(), Some(PythonRefusal::SymbolMissing));
     }
 }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use fdguard_wire::python::PythonOffsets;
+
 use super::memory::{Memory, ProbedMemory};
-use super::offsets::{DEBUG_SPAN, Offsets, SelfReport};
 use super::record::{BROKEN, TRUNCATED};
 use super::runtime::Layout;
-use super::table::{DEBUG_3_13, TABLE};
 use super::walk::{RawFrame, walk};
 use super::{render::render, walk::PythonWalk};
 
@@ -15,7 +15,7 @@ const CODE_TYPE: u64 = 0x10_0000;
 const UNICODE_TYPE: u64 = 0x20_0000;
 const BYTES_TYPE: u64 = 0x30_0000;
 
-const fn layout(offsets: Offsets) -> Layout {
+const fn layout(offsets: PythonOffsets) -> Layout {
     Layout {
         offsets,
         code_type: CODE_TYPE,
@@ -68,7 +68,7 @@ fn noise_is_walked_and_rendered_without_a_panic_or_a_loop() {
     let mut record = vec![0; 40_000];
     let (mut walked_far, mut rendered) = (0, 0);
     for seed in 0..30_000 {
-        for row in TABLE {
+        for row in PythonOffsets::ALL.iter().copied() {
             let memory = Noise(seed);
             let layout = layout(row);
             let walked = walk(memory, memory, &layout, 0x100_0000, &mut frames);
@@ -102,14 +102,6 @@ fn noise_is_walked_and_rendered_without_a_panic_or_a_loop() {
     assert!(rendered > 10, "{rendered} renderings with text");
 }
 
-#[test]
-fn noise_is_no_list_of_offsets() {
-    for seed in 0..10_000 {
-        let span = Noise(seed).span(0x1000, DEBUG_SPAN);
-        assert!(span.and_then(SelfReport::read).is_none());
-    }
-}
-
 /// Memory with these words; everything else is unreadable.
 #[derive(Clone, Copy)]
 struct Words<'a>(&'a BTreeMap<u64, u64>);
@@ -136,7 +128,7 @@ const FRAME: u64 = 0x3_0000;
 const CODE: u64 = 0x4_0000;
 
 /// One frame whose caller is `back`.
-fn one_frame(row: &Offsets, back: u64) -> BTreeMap<u64, u64> {
+fn one_frame(row: &PythonOffsets, back: u64) -> BTreeMap<u64, u64> {
     let at = |base: u64, offset: u16| base + u64::from(offset);
     let mut words = BTreeMap::new();
     if row.has_cframe() {
@@ -155,13 +147,17 @@ fn one_frame(row: &Offsets, back: u64) -> BTreeMap<u64, u64> {
     words
 }
 
-fn walk_words(row: Offsets, words: &BTreeMap<u64, u64>, frames: &mut [RawFrame]) -> PythonWalk {
+fn walk_words(
+    row: PythonOffsets,
+    words: &BTreeMap<u64, u64>,
+    frames: &mut [RawFrame],
+) -> PythonWalk {
     walk(Words(words), Words(words), &layout(row), THREAD, frames)
 }
 
 #[test]
 fn a_frame_that_called_itself_ends_at_the_bound() {
-    for row in TABLE {
+    for row in PythonOffsets::ALL.iter().copied() {
         let mut frames = [RawFrame::default(); 64];
         let walked = walk_words(row, &one_frame(&row, FRAME), &mut frames);
         assert_eq!(
@@ -175,7 +171,11 @@ fn a_frame_that_called_itself_ends_at_the_bound() {
 
 #[test]
 fn frames_of_c_that_follow_each_other_forever_are_broken() {
-    for row in TABLE.into_iter().filter(|row| !row.has_frame_objects()) {
+    for row in PythonOffsets::ALL
+        .iter()
+        .copied()
+        .filter(|row| !row.has_frame_objects())
+    {
         let mut words = one_frame(&row, FRAME);
         let owner = FRAME + u64::from(row.frame_owner);
         words.insert(owner & !7, 3 << ((owner & 7) * 8));
@@ -192,7 +192,7 @@ fn frames_of_c_that_follow_each_other_forever_are_broken() {
 
 #[test]
 fn what_precedes_a_broken_frame_is_kept() {
-    for row in TABLE {
+    for row in PythonOffsets::ALL.iter().copied() {
         // Not mapped, not aligned, not a frame.
         for back in [0x77_0000, FRAME + 4, CODE] {
             let mut frames = [RawFrame::default(); 64];
@@ -210,7 +210,7 @@ fn what_precedes_a_broken_frame_is_kept() {
 
 #[test]
 fn code_of_another_type_is_none() {
-    for row in TABLE {
+    for row in PythonOffsets::ALL.iter().copied() {
         let mut words = one_frame(&row, 0);
         words.insert(CODE + u64::from(row.object_type), UNICODE_TYPE);
         let walked = walk_words(row, &words, &mut [RawFrame::default(); 4]);
@@ -225,7 +225,7 @@ fn code_of_another_type_is_none() {
 
 #[test]
 fn a_thread_that_runs_no_python_has_no_frames() {
-    for row in TABLE {
+    for row in PythonOffsets::ALL.iter().copied() {
         let mut words = one_frame(&row, 0);
         let place = if row.has_cframe() {
             CFRAME + u64::from(row.cframe_current)
@@ -241,69 +241,8 @@ fn a_thread_that_runs_no_python_has_no_frames() {
 
 #[test]
 fn an_unmapped_thread_is_broken_and_not_followed() {
-    for row in TABLE {
+    for row in PythonOffsets::ALL.iter().copied() {
         let walked = walk(ProbedMemory, ProbedMemory, &layout(row), 0x1000, &mut []);
         assert_eq!((walked.frames, walked.flags()), (0, BROKEN));
     }
-}
-
-/// 3.13's own list, as the table has it.
-fn told(change: impl Fn(&mut BTreeMap<u16, u64>)) -> Option<(SelfReport, Option<Offsets>)> {
-    let row = Offsets::of(13)?;
-    let at = DEBUG_3_13;
-    let mut list = BTreeMap::from([
-        (0, u64::from_le_bytes(*b"xdebugpy")),
-        (at.version, 0x030d_00f0),
-        (at.free_threaded, 0),
-    ]);
-    for (place, offset) in [
-        (at.runtime_finalizing, row.runtime_finalizing),
-        (at.thread_frame, row.thread_frame),
-        (at.frame_code, row.frame_code),
-        (at.frame_back, row.frame_back),
-        (at.frame_instruction, row.frame_instruction),
-        (at.frame_owner, row.frame_owner),
-        (at.code_filename, row.code_filename),
-        (at.code_name, row.code_name),
-        (at.code_first_line, row.code_first_line),
-        (at.code_lines, row.code_lines),
-        (at.code_start, row.code_start),
-        (at.object_type, row.object_type),
-        (at.type_flags, row.type_flags),
-        (at.bytes_length, row.bytes_length),
-        (at.bytes_start, row.bytes_start),
-        (at.unicode_length, row.unicode_length),
-        (at.unicode_state, row.unicode_state),
-        (at.unicode_ascii, row.unicode_ascii),
-    ] {
-        list.insert(place, offset.into());
-    }
-    change(&mut list);
-    let words = list
-        .into_iter()
-        .map(|(at, word)| (0x5_0000 + u64::from(at), word));
-    let words = words.collect();
-    let told = Words(&words)
-        .span(0x5_0000, DEBUG_SPAN)
-        .and_then(SelfReport::read)?;
-    Some((told, row.as_told_by(&told)))
-}
-
-#[test]
-fn what_3_13_says_of_its_threads_counts_and_of_its_objects_must_agree() {
-    let (same, offsets) = told(|_| ()).expect("a list");
-    assert!(!same.is_free_threaded);
-    assert_eq!(offsets, Offsets::of(13));
-
-    let (_, moved) = told(|list| _ = list.insert(DEBUG_3_13.thread_frame, 88)).expect("a list");
-    assert_eq!(moved.map(|moved| moved.thread_frame), Some(88));
-
-    let (_, differs) = told(|list| _ = list.insert(DEBUG_3_13.code_lines, 88)).expect("a list");
-    assert_eq!(differs, None);
-
-    let (free, _) = told(|list| _ = list.insert(DEBUG_3_13.free_threaded, 1)).expect("a list");
-    assert!(free.is_free_threaded);
-
-    assert!(told(|list| _ = list.insert(0, 0)).is_none());
-    assert!(told(|list| _ = list.insert(DEBUG_3_13.frame_back, 1 << 40)).is_none());
 }

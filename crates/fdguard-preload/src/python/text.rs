@@ -1,5 +1,7 @@
 //! Python strings as UTF-8, one piece at a time.
 
+use fdguard_wire::python::encode_character;
+
 use super::memory::{Memory, Span};
 use super::record::Record;
 use super::runtime::Layout;
@@ -60,7 +62,7 @@ pub(super) fn append<M: Memory>(
         // Never 0, which the compiler cannot see.
         for character in piece.chunks_exact(usize::from(characters.width).max(1)) {
             let mut utf8 = [0; 4];
-            let utf8 = encode(character, &mut utf8);
+            let utf8 = encode_character(character, &mut utf8);
             let more = u16::try_from(utf8.len()).unwrap_or(u16::MAX);
             let length = written.length.saturating_add(more);
             if length > limit {
@@ -136,23 +138,4 @@ impl<M: Memory> Characters<M> {
         self.span.read(from.checked_mul(width)?, piece)?;
         Some(piece)
     }
-}
-
-/// One character of 1, 2 or 4 bytes.
-fn encode<'b>(character: &[u8], utf8: &'b mut [u8; 4]) -> &'b [u8] {
-    let code = match *character {
-        [a] => u32::from(a),
-        [a, b] => u32::from(u16::from_le_bytes([a, b])),
-        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
-        _ => u32::MAX,
-    };
-    // U+DC80 to U+DCFF are bytes of a name that is not UTF-8.
-    if let 0xdc80..=0xdcff = code {
-        let [byte, ..] = code.to_le_bytes();
-        let [first, ..] = utf8;
-        *first = byte;
-        return core::slice::from_ref(first);
-    }
-    let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-    character.encode_utf8(utf8).as_bytes()
 }

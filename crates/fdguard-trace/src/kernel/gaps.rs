@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use fdguard_core::Gap;
 use fdguard_kernel::LostCounts;
 
+use super::python;
 use super::records::UnseenCounts;
 use super::unwind_thread::UnwindFailures;
 
@@ -69,12 +70,27 @@ pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {
         "they were created before the trace began, or too many were created since",
         "start the program with fdguard trace -- COMMAND",
     );
+    add(
+        all.failures.python_gone,
+        "the lines of {} Python frames",
+        "their code was gone before it could be read: the process had ended, or had replaced it",
+        "no action needed: the other frames of these stacks are known",
+    );
     for reason in &all.failures.unprobed {
         gaps.push(Gap::new(
             "who created the goroutines of a Go program",
             reason.clone(),
             "no action needed: lines of the opening goroutine itself are known",
         ));
+    }
+    for (pid, refusal) in &all.failures.python_refused {
+        if let Some(why) = python::explain(*refusal) {
+            gaps.push(Gap::new(
+                format!("the Python lines of process {pid}"),
+                why,
+                "start the program with fdguard trace --source launch, or use Python 3.9 to 3.13",
+            ));
+        }
     }
     for (module, pid) in &all.failures.unreadable {
         gaps.push(Gap::new(

@@ -10,6 +10,7 @@ mod gaps;
 mod mount_path;
 mod proc_fds;
 mod process;
+mod python;
 mod reader;
 mod records;
 mod return_place;
@@ -86,6 +87,14 @@ impl KernelSource {
     pub(crate) fn launch_window(&self) -> io::Result<LaunchWindow<'_>> {
         self.trace.follow_own(true)?;
         Ok(LaunchWindow(self))
+    }
+
+    /// A program is about to be started: if it is Python, the kernel recognises it by itself, so
+    /// that its first lines are known.
+    pub(crate) fn expect_program(&self, path: &Path) {
+        if let Some(file) = python::find_in_program(path) {
+            self.trace.add_python_file(&file);
+        }
     }
 
     /// Ends the recording. What was recorded can still be read.

@@ -10,6 +10,7 @@ use fdguard_kernel::{CapturedStack, KernelEvent, KernelTracer, LostCounts, Occur
 use fdguard_proc::process;
 
 use super::proc_fds::open_fds;
+use super::python::PythonFile;
 use super::records::{KernelRecords, ProcessChange};
 use super::stack_store::StackStore;
 use super::unwind_thread::{KernelLesson, UnwindFailures, UnwindTask, UnwindThread};
@@ -94,7 +95,8 @@ impl KernelTrace {
         let Some(tracer) = &mut reading.tracer else {
             return;
         };
-        if let KernelLesson::Mode(pid, _) | KernelLesson::Go(pid, _) = lesson
+        if let KernelLesson::Mode(pid, _) | KernelLesson::Go(pid, _) | KernelLesson::Python(pid, _) =
+            lesson
             && self.records().current(pid).is_none()
         {
             return;
@@ -109,6 +111,12 @@ impl KernelTrace {
                 }
                 self.probe(tracer, program);
                 Ok(())
+            }
+            KernelLesson::Python(pid, found) => {
+                let file = &found.file;
+                // The kernel recognises it by itself in processes that are started later.
+                drop(tracer.add_python_file(file.device, file.inode, &file.layout));
+                tracer.set_python(pid, &found.layout)
             }
         });
     }
@@ -134,6 +142,14 @@ impl KernelTrace {
             }
         };
         lock(&self.failures).unprobed.extend(reason);
+    }
+
+    /// The kernel recognises the Python in this file from now on.
+    pub(super) fn add_python_file(&self, file: &PythonFile) {
+        if let Some(tracer) = &lock(&self.reading).tracer {
+            // Without it the Python is found a moment later.
+            drop(tracer.add_python_file(file.device, file.inode, &file.layout));
+        }
     }
 
     /// Begins to trace a running process.
@@ -204,6 +220,10 @@ impl KernelTrace {
                 reading.arrived.clear();
             }
             reading.arrived.insert(stack.number, stack);
+            return;
+        }
+        if let Occurrence::PythonCode(code) = event.what {
+            self.send(UnwindTask::Code(code));
             return;
         }
         if let Occurrence::Mapped(file) = event.what {

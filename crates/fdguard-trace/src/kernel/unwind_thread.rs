@@ -1,14 +1,16 @@
 //! The thread that unwinds copied stacks, so that reading the kernel's events never waits for it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use fdguard_core::TraceKey;
-use fdguard_kernel::{CapturedStack, Goroutine, MappedFile, StackMode, StackSlot};
+use fdguard_kernel::{CapturedCode, CapturedStack, Goroutine, MappedFile, StackMode, StackSlot};
+use fdguard_wire::python::PythonRefusal;
 
+use super::python::{self, FoundPython, PythonProcesses};
 use super::records::ProcessChange;
 use super::stack_mode::StackModes;
 use super::stack_store::StackStore;
@@ -24,6 +26,8 @@ pub(super) enum UnwindTask {
     Mapped(TraceKey, Box<MappedFile>),
     /// A stack of this program.
     Stack(TraceKey, Box<CapturedStack>),
+    /// A code object that Python frames of later stacks refer to.
+    Code(Box<CapturedCode>),
 }
 
 /// What the kernel should know.
@@ -36,6 +40,8 @@ pub(super) enum KernelLesson<'a> {
     Mode(u32, StackMode),
     /// It runs this Go program.
     Go(u32, &'a GoProgram),
+    /// A process runs this Python.
+    Python(u32, &'a FoundPython),
 }
 
 /// What could not be found.
@@ -49,6 +55,10 @@ pub(super) struct UnwindFailures {
     pub(super) uncreated: u64,
     /// Go programs whose goroutines cannot be seen, with the reason.
     pub(super) unprobed: BTreeSet<String>,
+    /// Python frames whose code was gone before it could be read.
+    pub(super) python_gone: u64,
+    /// Processes whose Python frames cannot be read.
+    pub(super) python_refused: BTreeMap<u32, PythonRefusal>,
 }
 
 /// The thread.
@@ -102,6 +112,7 @@ fn work(
     let mut files = UnwindFiles::new();
     let mut modes = StackModes::default();
     let mut go = GoPrograms::default();
+    let mut pythons = PythonProcesses::default();
     let mut programs: HashMap<TraceKey, ProcessUnwinder> = HashMap::new();
     for task in tasks {
         match task {
@@ -109,6 +120,7 @@ fn work(
                 if let Some(program) = programs.get(&parent) {
                     programs.insert(child, program.for_child(child.pid));
                 }
+                pythons.fork(parent.pid, child.pid);
             }
             UnwindTask::Change(ProcessChange::Found(key) | ProcessChange::Executed(key)) => {
                 let mut program = ProcessUnwinder::new(key.pid);
@@ -120,14 +132,26 @@ fn work(
                 if let Some(program) = go.of_process(key.pid) {
                     learn(KernelLesson::Go(key.pid, &program));
                 }
+                find_python(key.pid, &mut pythons, failures, learn);
             }
             UnwindTask::Change(ProcessChange::Over(key)) => {
                 programs.remove(&key);
+                pythons.forget(key.pid);
+            }
+            UnwindTask::Code(code) => pythons.add_code(&code),
+            UnwindTask::Stack(_, stack) if !stack.language.is_empty() => {
+                let frames = pythons.name(stack.pid, &stack.language);
+                lock(failures).python_gone = pythons.gone();
+                stacks.insert(stack.number, frames);
             }
             UnwindTask::Mapped(key, file) => {
                 let program = programs.entry(key);
                 let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
+                let is_python = python::is_library(&file.path);
                 program.report(*file);
+                if is_python {
+                    find_python(key.pid, &mut pythons, failures, learn);
+                }
             }
             UnwindTask::Stack(key, stack) => {
                 let program = programs.entry(key);
@@ -136,6 +160,29 @@ fn work(
             }
         }
     }
+}
+
+/// Recognises the Python that a process runs, if it does.
+fn find_python(
+    pid: u32,
+    pythons: &mut PythonProcesses,
+    failures: &Mutex<UnwindFailures>,
+    learn: &dyn Fn(KernelLesson<'_>),
+) {
+    match pythons.find(pid) {
+        Ok(found) => {
+            lock(failures).python_refused.remove(&pid);
+            learn(KernelLesson::Python(pid, &found));
+        }
+        Err(PythonRefusal::NoPython) => {}
+        Err(refusal) => {
+            lock(failures).python_refused.insert(pid, refusal);
+        }
+    }
+}
+
+fn lock(failures: &Mutex<UnwindFailures>) -> MutexGuard<'_, UnwindFailures> {
+    failures.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unwind(
@@ -150,7 +197,7 @@ fn unwind(
     let is_uncreated = |it: &Goroutine| it.created_at != 0 && it.creator.is_empty();
     let is_uncreated = stack.goroutine.as_ref().is_some_and(is_uncreated);
     if unwound.is_unknown || !unreadable.is_empty() || is_uncreated {
-        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = lock(failures);
         failures.unknown += u64::from(unwound.is_nameless());
         failures.uncreated += u64::from(is_uncreated);
         let unreadable = unreadable.into_iter().map(|path| (path, stack.pid));

@@ -51,6 +51,12 @@ int main(void) {
     SAY("type_basic_size", offsetof(PyTypeObject, tp_basicsize));
     SAY("type_flags", offsetof(PyTypeObject, tp_flags));
     SAY("runtime_finalizing", offsetof(_PyRuntimeState, _finalizing));
+#if PY_MINOR_VERSION >= 12
+    SAY("runtime_thread_key", offsetof(_PyRuntimeState, autoTSSkey));
+#else
+    SAY("runtime_thread_key", offsetof(_PyRuntimeState, gilstate.autoTSSkey));
+#endif
+    SAY("thread_id", offsetof(PyThreadState, thread_id));
     SAY("unicode_size", sizeof(PyUnicodeObject));
     SAY("unicode_length", offsetof(PyASCIIObject, length));
     SAY("unicode_state", offsetof(PyASCIIObject, state));
@@ -125,6 +131,7 @@ DEBUG = [
     ("free_threaded", "free_threaded"),
     ("runtime_finalizing", "runtime_state.finalizing"),
     ("thread_frame", "thread_state.current_frame"),
+    ("thread_id", "thread_state.thread_id"),
     ("frame_code", "interpreter_frame.executable"),
     ("frame_back", "interpreter_frame.previous"),
     ("frame_instruction", "interpreter_frame.instr_ptr"),
@@ -205,14 +212,14 @@ def render(measured):
         "//!",
         "//! 64-bit little-endian builds with the GIL and without reference tracing.",
         "",
-        "use super::offsets::{DebugOffsets, Offsets};",
+        "use super::offsets::{DebugOffsets, PythonOffsets};",
         "",
     ]
     rows = ", ".join(f"MINOR_{minor}" for minor in MINORS)
     before = None
     for minor in MINORS:
         row = {name: value for name, value in measured[minor].items() if not name.startswith("debug.")}
-        lines.append(f"const MINOR_{minor}: Offsets = Offsets {{")
+        lines.append(f"const MINOR_{minor}: PythonOffsets = PythonOffsets {{")
         if before is not None:
             kept = measured[before]
             row = {name: value for name, value in row.items() if kept.get(name) != value}
@@ -223,10 +230,10 @@ def render(measured):
     lines += [
         "",
         "/// One row a minor version, in their order.",
-        f"pub(crate) const TABLE: [Offsets; {len(measured)}] = [{rows}];",
+        f"pub(super) const TABLE: [PythonOffsets; {len(measured)}] = [{rows}];",
         "",
         "/// Where 3.13's `_Py_DebugOffsets` keeps each offset.",
-        "pub(crate) const DEBUG_3_13: DebugOffsets = DebugOffsets {",
+        "pub(super) const DEBUG_3_13: DebugOffsets = DebugOffsets {",
     ]
     for name, value in measured[13].items():
         if name.startswith("debug."):

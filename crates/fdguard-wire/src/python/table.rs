@@ -2,14 +2,16 @@
 //!
 //! 64-bit little-endian builds with the GIL and without reference tracing.
 
-use super::offsets::{DebugOffsets, Offsets};
+use super::offsets::{DebugOffsets, PythonOffsets};
 
-const MINOR_9: Offsets = Offsets {
+const MINOR_9: PythonOffsets = PythonOffsets {
     minor: 9,
     object_type: 8,
     type_basic_size: 32,
     type_flags: 168,
     runtime_finalizing: 16,
+    runtime_thread_key: 584,
+    thread_id: 176,
     unicode_size: 80,
     unicode_length: 16,
     unicode_state: 32,
@@ -45,7 +47,7 @@ const MINOR_9: Offsets = Offsets {
     frame_locals: 360,
     generator_frame: 16,
 };
-const MINOR_10: Offsets = Offsets {
+const MINOR_10: PythonOffsets = PythonOffsets {
     minor: 10,
     frame_size: 360,
     frame_instruction: 96,
@@ -53,9 +55,11 @@ const MINOR_10: Offsets = Offsets {
     frame_locals: 352,
     ..MINOR_9
 };
-const MINOR_11: Offsets = Offsets {
+const MINOR_11: PythonOffsets = PythonOffsets {
     minor: 11,
     runtime_finalizing: 24,
+    runtime_thread_key: 592,
+    thread_id: 152,
     code_filename: 112,
     code_first_line: 72,
     code_lines: 136,
@@ -74,8 +78,10 @@ const MINOR_11: Offsets = Offsets {
     frame_instruction: 56,
     ..MINOR_10
 };
-const MINOR_12: Offsets = Offsets {
+const MINOR_12: PythonOffsets = PythonOffsets {
     minor: 12,
+    runtime_thread_key: 1544,
+    thread_id: 136,
     unicode_size: 64,
     unicode_ascii: 40,
     unicode_compact: 56,
@@ -91,9 +97,11 @@ const MINOR_12: Offsets = Offsets {
     frame_code: 0,
     ..MINOR_11
 };
-const MINOR_13: Offsets = Offsets {
+const MINOR_13: PythonOffsets = PythonOffsets {
     minor: 13,
     runtime_finalizing: 608,
+    runtime_thread_key: 2160,
+    thread_id: 152,
     frame_size: 136,
     code_size: 200,
     code_first_traceable: 184,
@@ -103,14 +111,15 @@ const MINOR_13: Offsets = Offsets {
 };
 
 /// One row a minor version, in their order.
-pub(crate) const TABLE: [Offsets; 5] = [MINOR_9, MINOR_10, MINOR_11, MINOR_12, MINOR_13];
+pub(super) const TABLE: [PythonOffsets; 5] = [MINOR_9, MINOR_10, MINOR_11, MINOR_12, MINOR_13];
 
 /// Where 3.13's `_Py_DebugOffsets` keeps each offset.
-pub(crate) const DEBUG_3_13: DebugOffsets = DebugOffsets {
+pub(super) const DEBUG_3_13: DebugOffsets = DebugOffsets {
     version: 8,
     free_threaded: 16,
     runtime_finalizing: 32,
     thread_frame: 184,
+    thread_id: 192,
     frame_code: 240,
     frame_back: 232,
     frame_instruction: 248,

@@ -1,11 +1,10 @@
 //! From an instruction to its line, by CPython's three table formats. Pure code, a forward scan.
 //!
-//! The hook uses it to read the table piece by piece, and the tracer for tables fetched from other
-//! processes.
+//! The hook reads the table piece by piece; the kernel tracer fetches it from another process.
 
 /// The format in which a code object maps instructions to lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum LineFormat {
     /// 3.9, `co_lnotab`: pairs of an address step and a signed line step.
     Lnotab,
     /// 3.10, `co_linetable`: pairs of a range's length and a signed line step, -128 for no line.
@@ -14,9 +13,11 @@ pub(crate) enum Format {
     Locations,
 }
 
-impl Format {
+impl LineFormat {
     /// The format of `3.minor`.
-    pub(crate) const fn of(minor: u16) -> Self {
+    #[inline]
+    #[must_use]
+    pub const fn of(minor: u16) -> Self {
         match minor {
             0..=9 => Self::Lnotab,
             10 => Self::Ranges,
@@ -26,7 +27,9 @@ impl Format {
 
     /// The line of the instruction that begins `offset` bytes into the code; a negative offset
     /// means that the function has not begun. Instructions that the compiler added have no line.
-    pub(crate) fn line_at(
+    #[inline]
+    #[must_use]
+    pub fn line_at(
         self,
         table: impl Iterator<Item = u8>,
         first_line: u32,
@@ -120,7 +123,10 @@ mod tests {
     #[test]
     fn a_function_that_has_not_begun_is_at_its_first_line() {
         for minor in 9..14 {
-            assert_eq!(Format::of(minor).line_at([].into_iter(), 7, -1), Some(7));
+            assert_eq!(
+                LineFormat::of(minor).line_at([].into_iter(), 7, -1),
+                Some(7)
+            );
         }
     }
 
@@ -136,7 +142,7 @@ mod tests {
             (12, 14),
             (99, 14),
         ] {
-            let found = Format::Lnotab.line_at(table.into_iter(), 10, offset);
+            let found = LineFormat::Lnotab.line_at(table.into_iter(), 10, offset);
             assert_eq!(found, Some(line), "{offset}");
         }
     }
@@ -151,7 +157,10 @@ mod tests {
             (6, Some(9)),
             (8, None),
         ] {
-            assert_eq!(Format::Ranges.line_at(table.into_iter(), 10, offset), line);
+            assert_eq!(
+                LineFormat::Ranges.line_at(table.into_iter(), 10, offset),
+                line
+            );
         }
     }
 
@@ -163,7 +172,7 @@ mod tests {
         ];
         let lines = [Some(10), Some(11), Some(75), Some(75), Some(74), None, None];
         for (index, line) in (0..).zip(lines) {
-            let found = Format::Locations.line_at(table.into_iter(), 10, index * 2);
+            let found = LineFormat::Locations.line_at(table.into_iter(), 10, index * 2);
             assert_eq!(found, line, "{index}");
         }
     }
@@ -177,11 +186,11 @@ mod tests {
         };
         for _ in 0..20_000 {
             let length = random() % 40;
-            let table: Vec<u8> = (0..length).map(|_| random().to_le_bytes()[0]).collect();
+            let table: std::vec::Vec<u8> = (0..length).map(|_| random().to_le_bytes()[0]).collect();
             let offset = i32::try_from(random() % 300).unwrap_or(0);
             for minor in 9..14 {
                 let first = u32::try_from(random()).unwrap_or(0);
-                let _line = Format::of(minor).line_at(table.iter().copied(), first, offset);
+                let _line = LineFormat::of(minor).line_at(table.iter().copied(), first, offset);
             }
         }
     }
