@@ -7,12 +7,10 @@ use fdguard_proc::fdinfo::Fdinfo;
 use fdguard_proc::link::Link;
 
 use super::super::classify::{ClassifiedEntry, FileStat, RawEntry, RawFile};
-use super::record::{Record, Tail};
+use super::record::{PIPEFS, Record, SOCKFS, Tail};
 use super::socket;
 use crate::anonymous;
 
-pub(super) const SOCKFS: u64 = 0x534f_434b;
-pub(super) const PIPEFS: u64 = 0x5049_5045;
 const EFD_SEMAPHORE: u32 = 1;
 
 /// File systems whose inodes hold the same values as `statx`: no other layer answers for them, as
