@@ -79,3 +79,30 @@ fn glimpse<'a>(record: &Record<'a>) -> Glimpse<'a> {
         _ => Glimpse::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::KernelReader;
+    use super::{Glimpse, holders};
+
+    #[test]
+    fn the_holders_of_a_pipe_and_of_a_file_are_found() {
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        let ino = rustix::fs::fstat(&reader).unwrap().st_ino;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().as_os_str().as_encoded_bytes();
+        let kernel = KernelReader::default();
+        let by_inode = holders(&kernel, |glimpse| glimpse == Glimpse::Inode(ino));
+        let Some(by_inode) = by_inode else {
+            testkit::skip("the kernel lets us load no iterator");
+            return;
+        };
+        let own = std::process::id();
+        assert_eq!(by_inode.into_iter().collect::<Vec<_>>(), [own]);
+        let is_file =
+            |glimpse: Glimpse<'_>| matches!(glimpse, Glimpse::Link(link, _) if link == path);
+        let by_path = holders(&kernel, is_file).unwrap();
+        assert_eq!(by_path.into_iter().collect::<Vec<_>>(), [own]);
+        assert!(holders(&kernel, |_| false).unwrap().is_empty());
+    }
+}
