@@ -85,6 +85,8 @@ pub(super) struct Context<'a> {
     pub(super) kernel: Option<&'a KernelReader>,
     /// The directory of the only process, if it is open.
     pub(super) base: Option<BorrowedFd<'a>>,
+    /// The mounts of other namespaces.
+    pub(super) foreign_mounts: devices::ForeignMounts,
     /// The user of the only process.
     pub(super) user: Option<u32>,
     /// Every process, once one pass has asked for them.
@@ -103,6 +105,7 @@ impl<'a> Context<'a> {
             threads: 1,
             ahead: Mutex::new(None),
             kernel: None,
+            foreign_mounts: devices::ForeignMounts::default(),
             base: None,
             user: None,
             all: OnceLock::new(),
