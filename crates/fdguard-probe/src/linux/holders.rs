@@ -323,8 +323,8 @@ impl One<'_> {
     }
 }
 
-/// Whether what a kernel walk shows of a descriptor may be one of these files: one with its inode or
-/// its path, or an io_uring that has it registered.
+/// Whether what a kernel walk shows of a descriptor may be one of these files: one with its inode
+/// or its path, or an io_uring that has it registered.
 fn may_be_sought(glimpse: Glimpse<'_>, sought: &[SoughtFile]) -> bool {
     match glimpse {
         Glimpse::Inode(_) | Glimpse::Eventfd(_) => false,

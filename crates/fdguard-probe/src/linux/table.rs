@@ -128,18 +128,14 @@ impl TableDraft {
         if fds.is_empty() {
             return;
         }
-        let mut entries = Vec::with_capacity(self.entries.len());
-        for entry in std::mem::take(&mut self.entries) {
-            if fds.binary_search(&entry.fd).is_err() {
-                entries.push(entry);
-                continue;
-            }
-            match UnresolvedSocket::of_entry(entry) {
-                Ok(socket) => self.sockets.push(socket),
-                Err(entry) => entries.push(entry),
-            }
-        }
-        self.entries = entries;
+        let sockets = &mut self.sockets;
+        self.entries.retain(|entry| {
+            let is_lone = fds.binary_search(&entry.fd).is_ok();
+            let socket = UnresolvedSocket::of_entry(entry).filter(|_| is_lone);
+            let is_kept = socket.is_none();
+            sockets.extend(socket);
+            is_kept
+        });
     }
 
     /// Adds the result of reading one listed number.

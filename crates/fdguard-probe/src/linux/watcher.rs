@@ -284,8 +284,8 @@ impl<'p> ProcessWatcher<'p> {
         Ok(table)
     }
 
-    /// The same numbers by a kernel walk, if there are many of them and it is allowed. Not fdguard's
-    /// own, among which the walk would show itself.
+    /// The same numbers by a kernel walk, if there are many of them and it is allowed. Not
+    /// fdguard's own, among which the walk would show itself.
     fn read_by_kernel(&self, numbers: &[Fd]) -> Option<Result<TableDraft, rustix::io::Errno>> {
         if numbers.len() < MANY || !self.probe.real || self.pid == std::process::id() {
             return None;

@@ -288,8 +288,8 @@ print(number, flush=True)
 signal.pause()
 ";
 
-/// A process of Python with so many numbers in use, started by the words of `inside`; `None`, with a
-/// message, if there is no Python.
+/// A process of Python with so many numbers in use, started by the words of `inside`; `None`, with
+/// a message, if there is no Python.
 fn large(most: u32, inside: &[&str]) -> Option<Holder> {
     if !have("python3") {
         skip("needs python3");
@@ -327,7 +327,7 @@ fn a_large_table_is_the_same_in_both_tiers() {
     };
     let probe = Probe::new().unwrap();
     let auto = probe.snapshot(holder.pid(), Options::default()).unwrap();
-    assert_eq!(auto.tier, Tier::Kernel, "{} descriptors", most);
+    assert_eq!(auto.tier, Tier::Kernel, "{most} descriptors");
     let by_kernel = without_the_moment(document(&auto));
     let in_full = without_the_moment(look(holder.pid(), Depth::Full));
     let (ours, theirs) = (&by_kernel["fds"], &in_full["fds"]);

@@ -28,8 +28,8 @@ const PLAIN: [u64; 10] = [
     0xe0f5_e1e2, // erofs
 ];
 
-/// The descriptor as `/proc` and the tables of sockets would show it; `None` if `/proc` has more, or
-/// may differ. `text` is a buffer.
+/// The descriptor as `/proc` and the tables of sockets would show it; `None` if `/proc` has more,
+/// or may differ. `text` is a buffer.
 pub(super) fn read_entry(record: &Record<'_>, text: &mut Vec<u8>) -> Option<ClassifiedEntry> {
     if !record.is_sure() {
         return None;

@@ -47,8 +47,8 @@ impl KernelReader {
         first.records(None, 0..u32::MAX)
     }
 
-    /// The records of a part of the table of one process, as `/proc/PID` shows it: each part has its
-    /// own program.
+    /// The records of a part of the table of one process, as `/proc/PID` shows it: each part has
+    /// its own program.
     fn records_of(&self, part: u32, process: Pid, range: Range<Fd>) -> Option<RecordStream<'_>> {
         let part = usize::try_from(part).ok()?;
         self.programs.get(part)?.records(Some(process), range)

@@ -162,7 +162,7 @@ impl<'a> TableReader<'a> {
             let mut chunk = Vec::new();
             while records
                 .next_chunk(&mut chunk)
-                .map_err(|_| WalkFailure::Walk)?
+                .map_err(|_error| WalkFailure::Walk)?
             {
                 self.add(&mut table, &chunk, is_its)
                     .map_err(WalkFailure::Table)?;

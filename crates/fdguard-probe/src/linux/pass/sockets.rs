@@ -133,8 +133,9 @@ fn set_other_end(detail: &mut Detail, ino: u64) {
 }
 
 impl Probe {
-    /// Whether to request all sockets while these processes are read through `/proc`: many processes
-    /// have some, and for a large one in fdguard's network namespace that saves more than it costs.
+    /// Whether to request all sockets while these processes are read through `/proc`: many
+    /// processes have some, and for a large one in fdguard's network namespace that saves more than
+    /// it costs.
     pub(in crate::linux) fn wants_sockets_ahead(&self, pids: &[Pid], many: usize) -> bool {
         let [pid] = pids else {
             return self.real && pids.len() >= many;
