@@ -57,6 +57,19 @@ impl<'a> SnapshotDocument<'a> {
     }
 }
 
+/// Appends a document as JSON. It is here, and not where it is called, to be compiled for speed.
+pub fn encode(
+    document: &SnapshotDocument<'_>,
+    text: &mut Vec<u8>,
+) -> Result<(), serde_json::Error> {
+    serde_json::to_writer(text, document)
+}
+
+/// The same for a list of descriptors.
+pub fn encode_fds(fds: &[FdEntry], text: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    serde_json::to_writer(text, fds)
+}
+
 /// What a process has open, in a snapshot and in the doctor's document.
 #[derive(Debug, Serialize)]
 pub struct HeldFields<'a> {

@@ -61,6 +61,15 @@ impl Summary {
     /// Draws all conclusions.
     #[must_use]
     pub fn summarize(snapshot: &Snapshot) -> Self {
+        Self {
+            targets: snapshot.fds.as_deref().map(targets),
+            ..Self::without_targets(snapshot)
+        }
+    }
+
+    /// The same without the targets, which take about as long as all the rest.
+    #[must_use]
+    pub fn without_targets(snapshot: &Snapshot) -> Self {
         let fds = snapshot.fds.as_deref();
         let own = |entry: &&FdEntry| !entry.class.is_of_fdguard();
         let number = |entry: &FdEntry| u64::from(entry.fd);
@@ -79,7 +88,7 @@ impl Summary {
             crossed_1024: wall::crossed_1024(highest, table_size),
             walls: wall::walls(snapshot, highest),
             classes: fds.map(classes),
-            targets: fds.map(targets),
+            targets: None,
             patterns: pattern::patterns(snapshot),
             lints: lint::check(snapshot),
         }

@@ -57,6 +57,28 @@ struct record {
 // One reader at a time: the loader sees to it.
 struct record record;
 
+// The numbers that the reader wants.
+struct {
+    u32 first, end;
+} range = {0, ~0u};
+
+// Of the last record: most have the same process.
+struct {
+    struct task_struct___walk *task;
+    u64 started;
+    u32 pid, unused;
+} last;
+
+// How deep in the tree of pid namespaces a task is.
+INLINE u32 level_of(struct task_struct *task)
+{
+    struct pid *pid = NULL;
+    u32 level = 0;
+    COPY(pid, task->thread_pid);
+    COPY(level, pid->level);
+    return level;
+}
+
 // The pid of a process handle in the reader's namespace: 0 if it has none there, -1 if it is gone.
 INLINE s32 process_of(struct pid___handle *pid)
 {
@@ -65,7 +87,7 @@ INLINE s32 process_of(struct pid___handle *pid)
     if (!task)
         return -1;
     struct task_struct *reader = bpf_get_current_task_btf();
-    u32 level = reader->thread_pid->level, depth = 0;
+    u32 level = level_of(reader), depth = 0;
     struct upid number = {}, ours = {};
     COPY(depth, pid->level);
     if (level > depth || !read_number(reader, level, &ours))
@@ -78,9 +100,9 @@ INLINE s32 process_of(struct pid___handle *pid)
 
 // The slot in the table: the flags with close-on-exec, which belongs to the slot, and whether the
 // file is still there.
-INLINE void read_slot(struct record *to, struct task_struct___walk *task, struct file *file)
+INLINE void read_slot(struct record *to, struct files_struct___walk *files, struct file *file)
 {
-    struct fdtable___walk *table = task->files->fdt;
+    struct fdtable___walk *table = files->fdt;
     u32 fd = to->fd, flags = file->f_flags & ~CLOSE_ON_EXEC;
     struct file *now = NULL;
     u64 bits = 0;
@@ -93,6 +115,32 @@ INLINE void read_slot(struct record *to, struct task_struct___walk *task, struct
     to->flags = flags;
     if (now != file)
         to->marks |= UNSURE;
+}
+
+// The number of the mount that the file was opened on: it surrounds what the path refers to.
+INLINE u32 mount_of(struct file *file)
+{
+    u64 inner = 0;
+    u32 number = 0;
+    COPY(inner, file->f_path.mnt);
+    u64 mount = inner - FIELD_OFFSET(((struct mount *)0)->mnt);
+    u64 place = mount + FIELD_OFFSET(((struct mount *)0)->mnt_id);
+    bpf_probe_read_kernel(&number, sizeof(number), (void *)place);
+    return number;
+}
+
+// The pid in the reader's namespace; 0 if it cannot be read.
+INLINE u32 pid_of(struct task_struct___walk *task, u64 started)
+{
+    struct upid number = {};
+    if (task == last.task && started == last.started)
+        return last.pid;
+    if (!read_number((struct task_struct *)task, level_of(bpf_get_current_task_btf()), &number))
+        return 0;
+    last.task = task;
+    last.started = started;
+    last.pid = number.nr;
+    return number.nr;
 }
 
 INLINE void read_inode(struct record *to, struct inode *inode)
@@ -184,7 +232,11 @@ INLINE u32 read_anonymous(struct record *to, struct file *file)
         u64 word[2];
     } name = {};
     // No two names have the same first eight letters.
-    bpf_probe_read_kernel(&name, 8, file->f_path.dentry->d_name.name);
+    struct dentry *dentry = NULL;
+    const unsigned char *text = NULL;
+    COPY(dentry, file->f_path.dentry);
+    COPY(text, dentry->d_name.name);
+    bpf_probe_read_kernel(&name, 8, text);
     if (name.word[0] == *(u64 *)"[eventfd" && FIELD_EXISTS(((struct eventfd_ctx *)0)->id))
         return read_eventfd(to, file->private_data);
     if (name.word[0] == *(u64 *)"[timerfd" && FIELD_EXISTS(((struct timerfd_ctx *)0)->clockid))
@@ -223,14 +275,14 @@ INLINE bool read_terminal(struct record *to, struct file *file)
 }
 
 // What fdinfo shows beyond the lines that every descriptor has. 0 if it must be read.
-INLINE u32 read_more(struct record *to, struct file *file)
+INLINE u32 read_more(struct record *to, struct file *file, struct inode *inode)
 {
     if (to->marks)
         return 0;
     if (to->magic == ANONYMOUS)
         return read_anonymous(to, file);
     if (to->magic == PIDFS && FIELD_EXISTS(((struct pid___handle *)0)->tasks)) {
-        to->process = process_of(file->f_inode->i_private);
+        to->process = process_of(inode->i_private);
         to->kind = PIDFD;
         return sizeof(u64);
     }
@@ -238,20 +290,19 @@ INLINE u32 read_more(struct record *to, struct file *file)
 }
 
 // The rest of the record, by the kind of file.
-INLINE u32 read_tail(struct record *to, struct file *file)
+INLINE u32 read_tail(struct record *to, struct file *file, struct inode *inode,
+                     struct file_operations *operations)
 {
     if (to->magic == SOCKFS)
         return read_socket(to, file);
     if (to->magic == PIPEFS)
         return 0;
-    if (file->f_op->show_fdinfo && !read_terminal(to, file)) {
-        u32 length = read_more(to, file);
-        if (!length)
-            to->marks |= MORE;
-        return length;
+    if (operations->show_fdinfo && !read_terminal(to, file)) {
+        u32 length = read_more(to, file, inode);
+        if (length)
+            return length;
+        to->marks |= MORE;
     }
-    if (to->marks)
-        return 0;
     long length = bpf_d_path(&file->f_path, to->path, PATH);
     if (length <= 0 || length > PATH) {
         to->marks |= UNSURE;
@@ -267,13 +318,17 @@ int write_descriptor(struct bpf_iter__task_file *ctx)
     struct task_struct___walk *task = ctx->task;
     struct file *file = ctx->file;
     struct record *to = &record;
-    if (!file || !task)
+    if (!file || !task || ctx->fd < range.first || ctx->fd >= range.end)
         return 0;
     // A thread may have its own table: /proc/PID shows the first thread's.
     if (task->pid != task->tgid)
         return 0;
-    struct task_struct *reader = bpf_get_current_task_btf();
-    struct upid number = {};
+    struct inode *inode = file->f_inode;
+    struct file_operations *operations = file->f_op;
+    struct files_struct___walk *files = task->files;
+    HERE(inode);
+    HERE(operations);
+    HERE(files);
     to->marks = 0;
     to->kind = NOTHING;
     to->netns = 0;
@@ -281,17 +336,14 @@ int write_descriptor(struct bpf_iter__task_file *ctx)
     to->fd = ctx->fd;
     to->file = (u64)file;
     to->started = task->start_boottime;
-    if (!read_number((struct task_struct *)task, reader->thread_pid->level, &number))
+    to->pid = pid_of(task, to->started);
+    if (!to->pid)
         to->marks |= UNSURE;
-    to->pid = number.nr;
     to->pos = file->f_pos;
-    read_slot(to, task, file);
-    u32 mnt = 0;
-    u64 mount = (u64)file->f_path.mnt - FIELD_OFFSET(((struct mount *)0)->mnt);
-    bpf_probe_read_kernel(&mnt, sizeof(mnt), (void *)(mount + FIELD_OFFSET(((struct mount *)0)->mnt_id)));
-    to->mnt = mnt;
-    read_inode(to, file->f_inode);
-    u32 length = read_tail(to, file);
+    read_slot(to, files, file);
+    to->mnt = mount_of(file);
+    read_inode(to, inode);
+    u32 length = read_tail(to, file, inode, operations);
     if (length > PATH)
         return 0;
     to->length = HEAD + length;

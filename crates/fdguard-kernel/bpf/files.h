@@ -11,6 +11,10 @@ static struct socket *(*const bpf_sock_from_file)(void *file) = (void *)162;
 // Copies a field where the verifier cannot follow; a value that cannot be read stays as it is.
 #define COPY(to, from) bpf_probe_read_kernel(&(to), sizeof(to), &(from))
 
+// Keeps the load of a pointer where it is. The verifier searches all of the kernel's types at each
+// load of a pointer from what it trusts, so there should be few of them, outside of branches.
+#define HERE(pointer) asm volatile("" : "+r"(pointer))
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct fdtable___walk {

@@ -117,6 +117,9 @@ struct netlink_tail {
     u32 protocol, port, groups, unused;
 };
 
+static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
+static struct unix_sock *(*const bpf_skc_to_unix_sock)(void *sk) = (void *)178;
+
 // How many bytes of the tail are used; 0 if the tables of the socket's namespace must be read.
 INLINE u32 describe_inet(struct inet_tail *tail, struct sock *sk)
 {
@@ -142,15 +145,12 @@ INLINE u32 describe_inet(struct inet_tail *tail, struct sock *sk)
         tail->rx = sk->sk_ack_backlog;
         tail->tx = sk->sk_max_ack_backlog;
     } else if (protocol == TCP) {
-        struct tcp_sock *tcp = (void *)sk;
-        u32 end = 0, start = 0;
-        COPY(end, tcp->rcv_nxt);
-        COPY(start, tcp->copied_seq);
-        s32 unread = end - start;
+        struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+        if (!tcp)
+            return 0;
+        s32 unread = tcp->rcv_nxt - tcp->copied_seq;
         tail->rx = unread < 0 ? 0 : unread;
-        COPY(end, tcp->write_seq);
-        COPY(start, tcp->snd_una);
-        tail->tx = end - start;
+        tail->tx = tcp->write_seq - tcp->snd_una;
     } else if (protocol == UDP) {
         int deficit = 0;
         COPY(deficit, ((struct udp_sock *)sk)->forward_deficit);
@@ -162,16 +162,12 @@ INLINE u32 describe_inet(struct inet_tail *tail, struct sock *sk)
     return sizeof(*tail);
 }
 
-INLINE u16 copy_name(char *to, struct unix_sock *unix_socket)
+INLINE u16 copy_name(char *to, struct unix_address *address)
 {
-    struct unix_address *address = NULL;
-    int length = 0;
-    COPY(address, unix_socket->addr);
     if (!address)
         return 0;
-    COPY(length, address->len);
     // The family comes first.
-    length -= 2;
+    int length = address->len - 2;
     if (length <= 0 || length >= NAME)
         return 0;
     bpf_probe_read_kernel(to, length & (NAME - 1), &address->name[0].sun_path);
@@ -181,12 +177,9 @@ INLINE u16 copy_name(char *to, struct unix_sock *unix_socket)
 INLINE u64 inode_of(struct sock *sk)
 {
     u64 ino = 0;
-    if (FIELD_EXISTS(sk->sk_ino)) {
-        COPY(ino, sk->sk_ino);
-        return ino;
-    }
-    struct socket *socket = NULL;
-    COPY(socket, sk->sk_socket);
+    if (FIELD_EXISTS(sk->sk_ino))
+        return sk->sk_ino;
+    struct socket *socket = sk->sk_socket;
     if (!socket)
         return 0;
     struct socket_alloc *both = (void *)socket;
@@ -198,20 +191,33 @@ INLINE u64 inode_of(struct sock *sk)
 // false.
 INLINE u32 describe_unix(struct unix_tail *tail, struct sock *sk, bool *is_sure)
 {
-    struct unix_sock *unix_socket = (void *)sk;
-    struct sock *peer = NULL, *peer_after = NULL;
+    struct unix_sock *unix_socket = bpf_skc_to_unix_sock(sk);
+    struct sock *peer_after = NULL;
+    if (!unix_socket)
+        return 0;
     tail->type = sk->sk_type;
     tail->state = sk->__sk_common.skc_state;
     tail->shutdown = sk->sk_shutdown;
-    tail->name_length = copy_name(tail->name, unix_socket);
+    tail->name_length = copy_name(tail->name, unix_socket->addr);
     tail->peer = 0;
     tail->has_peer = 0;
     tail->peer_name_length = 0;
-    COPY(peer, unix_socket->peer);
+    struct sock *peer = unix_socket->peer;
     if (peer) {
+        struct unix_address *address = NULL;
+        COPY(address, ((struct unix_sock *)peer)->addr);
         tail->has_peer = 1;
         tail->peer = inode_of(peer);
-        tail->peer_name_length = copy_name(tail->peer_name, (void *)peer);
+        if (address) {
+            int length = 0;
+            COPY(length, address->len);
+            length -= 2;
+            if (length > 0 && length < NAME) {
+                bpf_probe_read_kernel(tail->peer_name, length & (NAME - 1),
+                                      &address->name[0].sun_path);
+                tail->peer_name_length = length;
+            }
+        }
     }
     COPY(peer_after, unix_socket->peer);
     *is_sure = peer == peer_after;

@@ -67,7 +67,9 @@ pub enum BtfShape {
 #[derive(Debug)]
 struct NameIndex<'a> {
     names: Vec<(Kind, &'a [u8])>,
-    /// Which first two bytes any of them has: few other names have one of those.
+    /// Which kinds any of them has, as bits.
+    kinds: u32,
+    /// Which hashes of the first eight bytes: few other names have one of those.
     starts: Vec<u64>,
 }
 
@@ -351,27 +353,28 @@ impl<'a> Btf<'a> {
 
 impl<'a> NameIndex<'a> {
     fn new(names: &[(Kind, &'a str)]) -> Self {
-        let mut starts = vec![0; 1 << 10];
-        let mut kept = Vec::with_capacity(names.len());
+        let mut index = Self {
+            names: Vec::with_capacity(names.len()),
+            kinds: 0,
+            starts: vec![0; 1 << 10],
+        };
         for (kind, name) in names {
-            let Some((first, _)) = name.as_bytes().split_first_chunk() else {
-                continue;
-            };
-            let start = usize::from(u16::from_le_bytes(*first));
-            starts[start / 64] |= 1 << (start % 64);
-            kept.push((*kind, name.as_bytes()));
+            let start = start_hash(name.as_bytes());
+            index.starts[start / 64] |= 1 << (start % 64);
+            index.kinds |= 1 << kind.number();
+            index.names.push((*kind, name.as_bytes()));
         }
-        Self {
-            names: kept,
-            starts,
-        }
+        index
     }
 
     /// Which of the names the type has.
     fn find(&self, head: &Head, strings: &[u8]) -> Option<usize> {
+        if self.kinds >> head.kind & 1 == 0 {
+            return None;
+        }
         let kind = Kind::of_number(head.kind)?;
         let rest = strings.get(head.name as usize..)?;
-        let start = usize::from(u16::from_le_bytes(*rest.first_chunk()?));
+        let start = start_hash(rest);
         if self.starts[start / 64] >> (start % 64) & 1 == 0 {
             return None;
         }
@@ -380,6 +383,26 @@ impl<'a> NameIndex<'a> {
             *of == kind && tail.is_some_and(|rest| rest.first() == Some(&0))
         })
     }
+}
+
+/// Sixteen bits that depend on the first eight bytes of a name, up to the zero that ends it.
+fn start_hash(bytes: &[u8]) -> usize {
+    const LOWEST: u64 = 0x0101_0101_0101_0101;
+    let mut word = bytes.first_chunk().map_or_else(
+        || {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(padded)
+        },
+        |first| u64::from_le_bytes(*first),
+    );
+    // The highest bit of each byte that is zero; those above the lowest such byte may be wrong.
+    let zeros = word.wrapping_sub(LOWEST) & !word & LOWEST << 7;
+    if zeros != 0 {
+        let end = zeros.trailing_zeros() - 7;
+        word &= (1 << end) - 1;
+    }
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
 
 impl Head {

@@ -1,5 +1,6 @@
 //! The program that writes a record for each descriptor of a table.
 
+use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::io::Errno;
@@ -31,6 +32,16 @@ impl DescriptorProgram {
         let types = loader::find_types(&types, &[&object])?;
         let object = LoadedObject::load(&object, &types, &LoadOptions::default())?;
         Ok(Self { object })
+    }
+
+    /// Sets the numbers for which the next reads return records: at first, all.
+    pub fn set_range(&self, range: &Range<u32>) -> Result<(), Errno> {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&range.start.to_ne_bytes());
+        bytes[4..].copy_from_slice(&range.end.to_ne_bytes());
+        self.object
+            .map(".data")?
+            .update(&0_u32.to_ne_bytes(), &bytes)
     }
 
     /// A walk over the table of one process, as `/proc/PID` shows it, or over every table visible

@@ -1,5 +1,6 @@
 //! The same work on several cores.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
@@ -132,8 +133,7 @@ pub fn for_each<T: Send>(items: &mut [T], per_take: usize, work: impl Fn(&mut T)
     });
 }
 
-/// Encodes each item on several cores, and passes the bytes on in the order of the list, one item
-/// after the other: no more than one item per core is in memory.
+/// Encodes each item on several cores, and passes the bytes on in the order of the list.
 pub fn write_each<T: Sync, E: Send>(
     items: &[T],
     encode: impl Fn(&T, &mut Vec<u8>) -> Result<(), E> + Sync,
@@ -143,6 +143,8 @@ pub fn write_each<T: Sync, E: Send>(
     let turns = Turns {
         state: Mutex::new(Turn {
             next: 0,
+            waiting: BTreeMap::new(),
+            free: Vec::new(),
             write,
             end: Ok(()),
             is_over: false,
@@ -156,14 +158,18 @@ pub fn write_each<T: Sync, E: Send>(
             let _over = OverOnPanic(&turns);
             bytes.clear();
             let encoded = encode(&items[at.start], &mut bytes);
-            if !turns.take(at.start, encoded.map(|()| &*bytes)) {
-                return;
+            match turns.pass_on(at.start, encoded.map(|()| bytes)) {
+                Some(free) => bytes = free,
+                None => return,
             }
         }
     });
     let state = turns.state.into_inner();
     state.unwrap_or_else(PoisonError::into_inner).end
 }
+
+/// So many encoded items may wait for one before them.
+const MOST_WAITING: usize = 64;
 
 /// Whose bytes are written next.
 struct Turns<W, E> {
@@ -173,31 +179,47 @@ struct Turns<W, E> {
 
 struct Turn<W, E> {
     next: usize,
+    /// What was encoded before its turn.
+    waiting: BTreeMap<usize, Result<Vec<u8>, E>>,
+    /// Buffers to be used again.
+    free: Vec<Vec<u8>>,
     write: W,
     end: Result<(), E>,
     is_over: bool,
 }
 
 impl<W: FnMut(&[u8]) -> Result<(), E>, E> Turns<W, E> {
-    /// Writes the bytes of this item, once those of all before it are written; `false` if nothing
-    /// more is to be written.
-    fn take(&self, at: usize, encoded: Result<&[u8], E>) -> bool {
+    /// Writes the bytes of this item and those that waited for it, or keeps them until their turn.
+    /// Returns a buffer for the next item; `None` if nothing more is to be written.
+    fn pass_on(&self, at: usize, encoded: Result<Vec<u8>, E>) -> Option<Vec<u8>> {
         let mut turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while turn.next != at && !turn.is_over {
+        while turn.next != at && turn.waiting.len() >= MOST_WAITING && !turn.is_over {
             turn = self
                 .moved
                 .wait(turn)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        if turn.is_over {
-            return false;
-        }
-        let written = encoded.and_then(|bytes| (turn.write)(bytes));
-        turn.is_over = written.is_err();
-        turn.next += 1;
-        turn.end = written;
+        turn.waiting.insert(at, encoded);
+        turn.write_ready();
         self.moved.notify_all();
-        !turn.is_over
+        (!turn.is_over).then(|| turn.free.pop().unwrap_or_default())
+    }
+}
+
+impl<W: FnMut(&[u8]) -> Result<(), E>, E> Turn<W, E> {
+    fn write_ready(&mut self) {
+        while !self.is_over
+            && let Some(encoded) = self.waiting.remove(&self.next)
+        {
+            let written = encoded.and_then(|bytes| {
+                (self.write)(&bytes)?;
+                self.free.push(bytes);
+                Ok(())
+            });
+            self.is_over = written.is_err();
+            self.end = written;
+            self.next += 1;
+        }
     }
 }
 

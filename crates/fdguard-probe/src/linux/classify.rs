@@ -136,18 +136,15 @@ impl RawEntry<'_> {
 }
 
 impl UnresolvedSocket {
-    /// An entry whose class must be determined again.
-    pub(super) fn of_entry(entry: FdEntry) -> Result<Self, FdEntry> {
-        match entry.id {
-            Some(id) => Ok(Self {
-                fd: entry.fd,
-                id,
-                mode: entry.mode,
-                cloexec: entry.cloexec,
-                flags: entry.flags,
-            }),
-            None => Err(entry),
-        }
+    /// A socket whose class must be determined again.
+    pub(super) fn of_entry(entry: &FdEntry) -> Option<Self> {
+        Some(Self {
+            fd: entry.fd,
+            id: entry.id?,
+            mode: entry.mode,
+            cloexec: entry.cloexec,
+            flags: entry.flags,
+        })
     }
 
     /// The entry, once its class is known.

@@ -16,6 +16,8 @@ use fdguard_proc::stat::ProcStat;
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
+use super::kernel::KernelReader;
+use super::kernel::search::Glimpse;
 use super::{Probe, fdinfo_detail, files, gaps};
 use crate::Error;
 
@@ -104,7 +106,15 @@ impl Probe {
     pub fn holders(&self, sought: &[SoughtFile], mappings: bool) -> Result<FileHolders, Error> {
         let own = std::process::id();
         let mut found = FileHolders::default();
-        for pid in self.pids()?.into_iter().filter(|pid| *pid != own) {
+        let mut pids = self.pids()?;
+        pids.retain(|pid| *pid != own);
+        // Mappings are in no table: for them, every process must be read.
+        if !mappings {
+            let may_include = |glimpse: Glimpse<'_>| may_be_sought(glimpse, sought);
+            let kept = self.keep_holders(&KernelReader::default(), &pids, may_include);
+            pids = kept.unwrap_or(pids);
+        }
+        for pid in pids {
             // An exited process holds nothing.
             let Ok(base) = self.open_process(pid) else {
                 continue;
@@ -310,6 +320,27 @@ impl One<'_> {
             id,
             locks,
         });
+    }
+}
+
+/// Whether what a kernel walk shows of a descriptor may be one of these files: one with its inode
+/// or its path, or an io_uring that has it registered.
+fn may_be_sought(glimpse: Glimpse<'_>, sought: &[SoughtFile]) -> bool {
+    match glimpse {
+        Glimpse::Inode(_) | Glimpse::Eventfd(_) => false,
+        Glimpse::Link(b"anon_inode:[io_uring]", _) | Glimpse::Unknown => true,
+        Glimpse::Link(link, ino) => {
+            let path = match Link::parse(link) {
+                Link::Path { path, .. } => path,
+                _ => return false,
+            };
+            let is_it = |file: &SoughtFile| {
+                file.path == path
+                    || file.path == link
+                    || file.id.is_some_and(|(_, known)| known == ino)
+            };
+            sought.iter().any(is_it)
+        }
     }
 }
 

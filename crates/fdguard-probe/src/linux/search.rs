@@ -13,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
+use super::kernel::search::Glimpse;
 use super::table::TableDraft;
 use super::{Probe, files};
 use crate::workers::{self, Queue};
@@ -93,6 +94,9 @@ impl Interest {
         table: &TableDraft,
         is_near: impl Fn(Pid) -> bool,
     ) {
+        if holdings.held.is_empty() {
+            holdings.held.reserve(table.entries.len() / 2);
+        }
         for entry in &table.entries {
             let holder = FdHolder {
                 pid: table.pid,
@@ -139,6 +143,23 @@ impl Interest {
         Self {
             sockets: inodes.iter().copied().collect(),
             ..Self::default()
+        }
+    }
+
+    /// Whether what a kernel walk shows of a descriptor may be one of these.
+    pub(super) fn may_include(&self, glimpse: Glimpse<'_>) -> bool {
+        match glimpse {
+            Glimpse::Inode(ino) => self.sockets.contains(&ino) || self.pipes.contains(&ino),
+            Glimpse::Eventfd(id) => self.eventfds.contains(&id),
+            Glimpse::Link(b"anon_inode:inotify", _) => self.inotify_of.is_some(),
+            Glimpse::Link(text, _) => {
+                let is_master = matches!(text, b"/dev/ptmx" | b"/dev/pts/ptmx");
+                let has_index = |index| self.ptys.contains(&index);
+                self.paths.contains_key(text)
+                    || (is_master && !self.ptys.is_empty())
+                    || pts_index(text).is_some_and(has_index)
+            }
+            Glimpse::Unknown => true,
         }
     }
 

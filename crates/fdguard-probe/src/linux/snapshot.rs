@@ -91,18 +91,18 @@ impl Options {
 }
 
 /// How the processes of one call are read.
-struct Reading {
+struct Reading<'a> {
     options: Options,
-    kernel: KernelReader,
+    kernel: &'a KernelReader,
     /// One walk over all tables, if that is worthwhile.
     walk: Option<Walk>,
 }
 
-impl Reading {
-    fn new(options: Options) -> Self {
+impl<'a> Reading<'a> {
+    fn new(options: Options, kernel: &'a KernelReader) -> Self {
         Self {
             options,
-            kernel: KernelReader::default(),
+            kernel,
             walk: None,
         }
     }
@@ -154,13 +154,14 @@ impl Probe {
     /// The descriptors of several processes. Each has its own outcome; those that exited meanwhile
     /// are errors.
     pub fn snapshots(&self, pids: &[Pid], options: Options) -> Vec<Result<Snapshot, Error>> {
-        let (ahead, read) = self.read_processes(pids, options);
+        let kernel = KernelReader::default();
+        let (ahead, read) = self.read_processes(pids, options, &kernel);
         let mut drafts = Vec::with_capacity(read.len());
         let order: Vec<Result<(), Error>> = read
             .into_iter()
             .map(|read| read.map(|draft| drafts.push(draft)))
             .collect();
-        let host = self.complete(&mut drafts, options, ahead);
+        let host = self.complete(&mut drafts, options, ahead, &kernel);
         let mut drafts = drafts.into_iter();
         order
             .into_iter()
@@ -177,6 +178,7 @@ impl Probe {
         drafts: &mut [ProcessDraft],
         options: Options,
         ahead: Option<SocketTable>,
+        kernel: &KernelReader,
     ) -> Ceilings {
         if drafts.is_empty() {
             return Ceilings::default();
@@ -193,6 +195,7 @@ impl Probe {
         let context = Context {
             threads: options.threads(),
             ahead: Mutex::new(ahead),
+            kernel: (options.depth != Depth::Full).then_some(kernel),
             user,
             ..Context::new(self, offers)
         };
@@ -210,6 +213,7 @@ impl Probe {
         &self,
         pids: &[Pid],
         options: Options,
+        kernel: &KernelReader,
     ) -> (Option<SocketTable>, Vec<Result<ProcessDraft, Error>>) {
         // fdguard itself first, while only the descriptors of this one read are open, and not by a
         // kernel walk, which would show them.
@@ -220,7 +224,12 @@ impl Probe {
             depth: Depth::Full,
             ..options
         };
-        let own = own.map(|at| (at, self.read_process(pids[at], &Reading::new(in_full))));
+        let own = own.map(|at| {
+            (
+                at,
+                self.read_process(pids[at], &Reading::new(in_full, kernel)),
+            )
+        });
         let mut others = pids.to_vec();
         if let Some((at, _)) = own {
             others.remove(at);
@@ -231,7 +240,7 @@ impl Probe {
             .then_some(|| SocketTable::by_netlink(None).ok());
         // A few processes are read one after the other, each on several cores.
         let one_by_one = others.len() < SEVERAL || options.threads() < 2;
-        let mut reading = Reading::new(options);
+        let mut reading = Reading::new(options, kernel);
         if !one_by_one {
             reading.options.threads = 1;
         }
@@ -239,7 +248,7 @@ impl Probe {
         reading.walk = is_whole.then(Walk::default);
         let walked = || {
             let walk = reading.walk.as_ref();
-            walk.inspect(|walk| walk.make(&reading.kernel))
+            walk.inspect(|walk| walk.make(kernel))
         };
         let read = |pid: &Pid| self.read_process(*pid, &reading);
         let (ahead, mut drafts) = workers::beside(ahead, || {
@@ -256,7 +265,7 @@ impl Probe {
     }
 
     /// Reads one process, by the kernel if that is worthwhile and allowed.
-    fn read_process(&self, pid: Pid, reading: &Reading) -> Result<ProcessDraft, Error> {
+    fn read_process(&self, pid: Pid, reading: &Reading<'_>) -> Result<ProcessDraft, Error> {
         let base = self.open_process(pid)?;
         let basics = self.basics(pid, base.as_fd())?;
         let taken_at = Timestamp::now();
@@ -300,7 +309,7 @@ impl Probe {
         pid: Pid,
         base: &OwnedFd,
         basics: &Basics,
-        reading: &Reading,
+        reading: &Reading<'_>,
     ) -> Option<Result<TableDraft, Errno>> {
         let start_ticks = basics.process.start_ticks;
         if let Some(walk) = &reading.walk {
@@ -317,7 +326,7 @@ impl Probe {
             Some(count) if count >= WORTH_A_WALK => reading.options.threads(),
             _ => 1,
         };
-        self.table_by_walk(&reading.kernel, (pid, start_ticks?), base, threads)
+        self.table_by_walk(reading.kernel, (pid, start_ticks?), base, threads)
     }
 
     /// The table by `/proc`.

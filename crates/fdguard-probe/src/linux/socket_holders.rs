@@ -8,6 +8,8 @@ use fdguard_core::snapshot::Process;
 use fdguard_proc::net::{self, InetKind, SocketRow};
 use rustix::io::Errno;
 
+use super::kernel::KernelReader;
+use super::kernel::search::Glimpse;
 use super::search::{Interest, Thing};
 use super::socket::SocketTable;
 use super::{Probe, files};
@@ -69,7 +71,10 @@ impl Probe {
     pub fn socket_holders(&self, inodes: &[u64]) -> Result<SocketHolders, Error> {
         let mut pids = self.pids()?;
         pids.retain(|pid| self.holds_something(*pid));
-        let holdings = self.search(&pids, &Interest::in_sockets(inodes), 1);
+        let interest = Interest::in_sockets(inodes);
+        let may_include = |glimpse: Glimpse<'_>| interest.may_include(glimpse);
+        let kept = self.keep_holders(&KernelReader::default(), &pids, may_include);
+        let holdings = self.search(&kept.unwrap_or(pids), &interest, 1);
         let mut by_socket = BTreeMap::new();
         for ino in inodes {
             let held = holdings.of(&Thing::Socket(*ino)).iter();

@@ -65,25 +65,16 @@ impl TableDraft {
         self
     }
 
-    pub(super) fn absorb(&mut self, mut other: Self) {
+    /// Takes what the other has, which keeps its room for more.
+    pub(super) fn absorb(&mut self, other: &mut Self) {
         self.entries.append(&mut other.entries);
         self.sockets.append(&mut other.sockets);
         self.connections.append(&mut other.connections);
         self.epolls.append(&mut other.epolls);
-        self.listed += other.listed;
-        self.denied += other.denied;
-        self.unstable += other.unstable;
-        self.trouble = self.trouble.or(other.trouble);
-    }
-
-    /// The same for a part whose entries lie between these: both are ascending, and so is the
-    /// result.
-    pub(super) fn merge(&mut self, mut other: Self) {
-        if !self.entries.is_empty() && !other.entries.is_empty() {
-            let entries = std::mem::take(&mut self.entries);
-            self.entries = merged(entries, std::mem::take(&mut other.entries));
-        }
-        self.absorb(other);
+        self.listed += std::mem::take(&mut other.listed);
+        self.denied += std::mem::take(&mut other.denied);
+        self.unstable += std::mem::take(&mut other.unstable);
+        self.trouble = self.trouble.or(other.trouble.take());
     }
 
     pub(super) fn tier(&self) -> Tier {
@@ -132,35 +123,19 @@ impl TableDraft {
         }
     }
 
-    /// The entry with this number.
-    pub(super) fn entry(&self, fd: Fd) -> Option<&FdEntry> {
-        let at = self.entries.binary_search_by_key(&fd, |entry| entry.fd);
-        self.entries.get(at.ok()?)
-    }
-
-    /// The same, to complete it.
-    pub(super) fn entry_mut(&mut self, fd: Fd) -> Option<&mut FdEntry> {
-        let at = self.entries.binary_search_by_key(&fd, |entry| entry.fd);
-        self.entries.get_mut(at.ok()?)
-    }
-
     /// Makes sockets of these entries again, ascending.
     pub(super) fn unresolve(&mut self, fds: &[Fd]) {
         if fds.is_empty() {
             return;
         }
-        let mut entries = Vec::with_capacity(self.entries.len());
-        for entry in std::mem::take(&mut self.entries) {
-            if fds.binary_search(&entry.fd).is_err() {
-                entries.push(entry);
-                continue;
-            }
-            match UnresolvedSocket::of_entry(entry) {
-                Ok(socket) => self.sockets.push(socket),
-                Err(entry) => entries.push(entry),
-            }
-        }
-        self.entries = entries;
+        let sockets = &mut self.sockets;
+        self.entries.retain(|entry| {
+            let is_lone = fds.binary_search(&entry.fd).is_ok();
+            let socket = UnresolvedSocket::of_entry(entry).filter(|_| is_lone);
+            let is_kept = socket.is_none();
+            sockets.extend(socket);
+            is_kept
+        });
     }
 
     /// Adds the result of reading one listed number.
@@ -185,20 +160,6 @@ impl TableDraft {
         self.sort();
         self.entries
     }
-}
-
-/// Two ascending lists as one.
-fn merged(one: Vec<FdEntry>, other: Vec<FdEntry>) -> Vec<FdEntry> {
-    let mut all = Vec::with_capacity(one.len() + other.len());
-    let (mut one, mut other) = (one.into_iter().peekable(), other.into_iter());
-    for entry in &mut other {
-        while let Some(before) = one.next_if(|before| before.fd < entry.fd) {
-            all.push(before);
-        }
-        all.push(entry);
-    }
-    all.extend(one);
-    all
 }
 
 /// The open directories of one process's table.
@@ -293,7 +254,7 @@ impl TableDir {
             .next()
             .unwrap_or_else(|| Ok(TableDraft::new(self.pid)))?;
         for part in parts {
-            table.absorb(part?);
+            table.absorb(&mut part?);
         }
         table.sort();
         Ok(table)

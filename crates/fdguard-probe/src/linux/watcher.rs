@@ -13,12 +13,17 @@ use rustix::path::DecInt;
 
 use super::cache::{CachedDetail, DescriptorCache};
 use super::gaps::denied_gap;
+use super::kernel::KernelReader;
 use super::pass::{self, Context, Needs};
 use super::process::gone_or;
 use super::snapshot::Options;
 use super::table::{TableDir, TableDraft};
 use super::{Probe, cache, ceilings, files};
 use crate::Error;
+
+/// From this many new descriptors on, loading a program into the kernel to read them takes less
+/// than reading them one by one.
+const MANY: usize = 2048;
 
 /// The result of one tick.
 #[derive(Debug, Default, PartialEq)]
@@ -260,7 +265,11 @@ impl<'p> ProcessWatcher<'p> {
 
     /// Everything about these descriptors that is known without a search of other processes.
     fn look_at(&self, dir: &TableDir, numbers: &[Fd]) -> Result<TableDraft, Error> {
-        let mut table = dir.read(numbers);
+        let by_kernel = self.read_by_kernel(numbers);
+        let mut table = match by_kernel.unwrap_or_else(|| Ok(dir.read(numbers))) {
+            Ok(table) => table,
+            Err(error) => return Err(self.lost(error)),
+        };
         if let Some(error) = table.trouble {
             return Err(self.lost(error));
         }
@@ -273,6 +282,18 @@ impl<'p> ProcessWatcher<'p> {
         let mut table = table.with_netns(self.base.as_fd());
         pass::run_on_part(&context, &mut table);
         Ok(table)
+    }
+
+    /// The same numbers by a kernel walk, if there are many of them and it is allowed. Not
+    /// fdguard's own, among which the walk would show itself.
+    fn read_by_kernel(&self, numbers: &[Fd]) -> Option<Result<TableDraft, rustix::io::Errno>> {
+        if numbers.len() < MANY || !self.probe.real || self.pid == std::process::id() {
+            return None;
+        }
+        let stat = files::read(&self.base, c"stat").ok()?;
+        let process = (self.pid, ProcStat::parse(&stat)?.start_ticks);
+        let probe = self.probe;
+        probe.numbers_by_walk(&KernelReader::default(), process, &self.base, numbers)
     }
 
     fn is_ending(&self) -> bool {

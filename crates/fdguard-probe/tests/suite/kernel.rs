@@ -4,10 +4,11 @@ use std::fs::File;
 use std::process::{Child, Command, Stdio};
 
 use fdguard_core::Tier;
-use fdguard_probe::{Depth, Options, Probe};
+use fdguard_probe::{Depth, Options, Probe, ProcessWatcher};
 use serde_json::Value;
 use testkit::{NOBODY, Namespace, Victim, VictimLaunch, have, is_root, skip};
 
+use super::nobody::{Nobody, answer, asked, pid_of};
 use super::{assert_says_the_same, document};
 
 fn options(depth: Depth) -> Options {
@@ -253,4 +254,170 @@ fn of_ourselves_the_walk_shows_nothing() {
     assert_eq!(snapshot.tier, Tier::Full);
     let snapshots = probe.snapshots(&[own], options(Depth::Kernel));
     assert_eq!(snapshots[0].as_ref().unwrap().tier, Tier::Full);
+}
+
+/// Opens descriptors of many kinds, duplicates the last one up to the given number, and waits.
+const LARGE: &str = "
+import ctypes, os, resource, signal, socket, sys
+most = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+libc = ctypes.CDLL(None)
+keep = [socket.create_server(('127.0.0.1', 0)), socket.create_server(('::1', 0), family=socket.AF_INET6)]
+held = [os.open('/etc/passwd', os.O_RDONLY)]
+for turn in range(most // 40):
+    for server in keep[:2]:
+        client = socket.create_connection(server.getsockname()[:2])
+        keep += [client, server.accept()[0]]
+    keep[-2].send(b'x' * turn)
+    if turn % 3 == 0: keep[-1].shutdown(socket.SHUT_WR)
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); one.bind(('127.0.0.1', 0))
+    two = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); two.connect(one.getsockname())
+    two.send(b'held')
+    keep += [one, two, *socket.socketpair(), *socket.socketpair(type=socket.SOCK_DGRAM)]
+    name = socket.socket(socket.AF_UNIX); name.bind('\\0large-%d-%d' % (os.getpid(), turn)); name.listen()
+    peer = socket.socket(socket.AF_UNIX); peer.connect(name.getsockname())
+    keep += [name, peer, socket.socket(), socket.socket(type=socket.SOCK_DGRAM), socket.socket(socket.AF_UNIX)]
+    keep += [socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)]
+    held += [*os.pipe(), os.open('/dev/null', os.O_RDWR), os.open('/tmp', os.O_RDONLY)]
+    held += [libc.eventfd(turn, 1), libc.eventfd(turn, 0o2000000), libc.epoll_create1(0)]
+    held += [libc.timerfd_create(turn % 2, 0), os.memfd_create('large'), os.pidfd_open(os.getppid())]
+for master in range(20): held += os.openpty()
+number = max(held)
+while number + 1 < most: number = os.dup(held[-1])
+print(number, flush=True)
+signal.pause()
+";
+
+/// A process of Python with so many numbers in use, started by the words of `inside`; `None`, with
+/// a message, if there is no Python.
+fn large(most: u32, inside: &[&str]) -> Option<Holder> {
+    if !have("python3") {
+        skip("needs python3");
+        return None;
+    }
+    let most_text = most.to_string();
+    let words = [inside, &["python3", "-c", LARGE, &most_text]].concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    testkit::start_clean(&mut command);
+    let streams = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = Holder(streams.spawn().unwrap());
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(child.0.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    assert!(line.trim().parse::<u32>().unwrap() + 1 >= most, "{line}");
+    Some(child)
+}
+
+fn hard_limit() -> u32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let limit = limit.maximum.unwrap_or(u64::MAX);
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}
+
+#[test]
+fn a_large_table_is_the_same_in_both_tiers() {
+    // More than the numbers of two parts, and more than 20,000 where that is allowed.
+    let most = hard_limit().saturating_sub(64).min(24_000);
+    if !can_walk() {
+        return;
+    }
+    let Some(holder) = large(most, &[]) else {
+        return;
+    };
+    let probe = Probe::new().unwrap();
+    let auto = probe.snapshot(holder.pid(), Options::default()).unwrap();
+    assert_eq!(auto.tier, Tier::Kernel, "{most} descriptors");
+    let by_kernel = without_the_moment(document(&auto));
+    let in_full = without_the_moment(look(holder.pid(), Depth::Full));
+    let (ours, theirs) = (&by_kernel["fds"], &in_full["fds"]);
+    assert_eq!(
+        ours.as_array().unwrap().len(),
+        theirs.as_array().unwrap().len()
+    );
+    let pairs = ours
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(theirs.as_array().unwrap());
+    for (ours, theirs) in pairs {
+        assert_eq!(ours.to_string(), theirs.to_string());
+    }
+    assert_eq!(by_kernel.to_string(), in_full.to_string());
+}
+
+#[test]
+fn a_watch_lists_many_new_descriptors_by_the_kernel() {
+    if !can_walk() {
+        return;
+    }
+    let Some(holder) = large(3000, &[]) else {
+        return;
+    };
+    let probe = Probe::new().unwrap();
+    let no_peers = Options {
+        peers: false,
+        ..options(Depth::Full)
+    };
+    let snapshot = probe.snapshot(holder.pid(), no_peers).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, holder.pid()).unwrap();
+    let tick = watcher.list().unwrap();
+    let expected = snapshot.fds.unwrap();
+    assert_eq!(tick.opened.len(), expected.len());
+    for (new, expected) in tick.opened.iter().zip(&expected) {
+        assert_eq!(
+            (new.fd, &new.class, &new.target, new.id),
+            (expected.fd, &expected.class, &expected.target, expected.id)
+        );
+    }
+}
+
+#[test]
+fn sockets_of_another_network_namespace_are_the_same_in_both_tiers() {
+    if !is_root() {
+        return skip("needs root");
+    }
+    assert_same(Victim::of("outsider"));
+}
+
+#[test]
+fn a_process_of_another_network_namespace_is_the_same_in_both_tiers() {
+    if !is_root() || !have("unshare") || !have("ip") {
+        return skip("needs root, unshare and ip");
+    }
+    if !can_walk() {
+        return;
+    }
+    let inside = [
+        "unshare",
+        "--net",
+        "sh",
+        "-c",
+        "ip link set lo up && exec \"$@\"",
+        "sh",
+    ];
+    let Some(holder) = large(600, &inside) else {
+        return;
+    };
+    let by_kernel = look(holder.pid(), Depth::Auto);
+    assert_eq!(by_kernel["tier"], "kernel");
+    let in_full = look(holder.pid(), Depth::Full);
+    assert_eq!(without_the_moment(by_kernel), without_the_moment(in_full));
+}
+
+/// Without the capabilities, the full tier answers, whatever was asked for.
+#[test]
+fn nobody_falls_back_to_the_full_tier() {
+    if let Some(pid) = asked() {
+        return answer(&look(pid_of(&pid), Depth::Kernel));
+    }
+    if !is_root() {
+        return skip("needs root");
+    }
+    let victim = Victim::of("everything").as_user(NOBODY).start();
+    let test = "nobody_falls_back_to_the_full_tier";
+    let document = Nobody::run_in("kernel", test, &victim.pid().into()).hear();
+    assert_eq!(document["tier"], "full");
+    assert_says_the_same(&document, victim.holdings());
+    victim.finish();
 }

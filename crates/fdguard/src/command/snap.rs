@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 
 use fdguard_core::rule::{self, RuleKind};
-use fdguard_core::{Gap, Snapshot, Summary, Tier};
+use fdguard_core::{Gap, Snapshot, Summary, Tier, summary};
 use fdguard_probe::{Error as ProbeError, Lsof, Options, Probe, ProcessReader, workers};
 
 use super::pick;
@@ -139,9 +139,28 @@ fn read_snapshots(args: &SnapArgs) -> anyhow::Result<SnapResult> {
     })
 }
 
+/// From this many descriptors on, one snapshot is summarised on two cores.
+const LONG: usize = 2048;
+
 fn summarized(snapshots: Vec<Snapshot>) -> Vec<(Snapshot, Summary)> {
-    let summaries = workers::map(&snapshots, 8, Summary::summarize);
+    let summaries = match &snapshots[..] {
+        [only] => vec![summarized_alone(only)],
+        many => workers::map(many, 8, Summary::summarize),
+    };
     snapshots.into_iter().zip(summaries).collect()
+}
+
+fn summarized_alone(snapshot: &Snapshot) -> Summary {
+    let Some(fds) = snapshot.fds.as_deref().filter(|fds| fds.len() >= LONG) else {
+        return Summary::summarize(snapshot);
+    };
+    let count = || summary::targets(fds);
+    let (targets, rest) = workers::beside(Some(count), || Summary::without_targets(snapshot));
+    Summary {
+        // No thread could be created.
+        targets: Some(targets.unwrap_or_else(count)),
+        ..rest
+    }
 }
 
 /// Splits results into snapshots and gaps. With `all`, processes without descriptors and those that

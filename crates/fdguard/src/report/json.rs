@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use fdguard_core::document::{SNAPSHOTS_SCHEMA, SnapshotDocument};
+use fdguard_core::document::{self, SNAPSHOTS_SCHEMA, SnapshotDocument};
 use fdguard_core::{FdEntry, Gap, Snapshot, Summary};
 use fdguard_probe::workers;
 use serde::Serialize;
@@ -107,19 +107,18 @@ impl Piece<'_> {
             Self::Whole(list, follows) => {
                 for (index, (snapshot, summary)) in list.iter().enumerate() {
                     separate(text, *follows || index > 0);
-                    serde_json::to_writer(&mut *text, &SnapshotDocument::new(snapshot, summary))?;
+                    document::encode(&SnapshotDocument::new(snapshot, summary), text)?;
                 }
             }
             Self::Head((snapshot, summary), follows) => {
                 separate(text, *follows);
-                let document = SnapshotDocument::without_fds(snapshot, summary);
-                serde_json::to_writer(&mut *text, &document)?;
+                document::encode(&SnapshotDocument::without_fds(snapshot, summary), text)?;
                 // The list comes last: its end and that of the document are written after it.
                 text.truncate(text.len() - b"]}".len());
             }
             Self::Fds(part, is_first) => {
                 let start = text.len();
-                serde_json::to_writer(&mut *text, part)?;
+                document::encode_fds(part, text)?;
                 text.pop();
                 // The bracket becomes the separator.
                 if *is_first {

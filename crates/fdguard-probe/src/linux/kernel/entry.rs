@@ -7,12 +7,10 @@ use fdguard_proc::fdinfo::Fdinfo;
 use fdguard_proc::link::Link;
 
 use super::super::classify::{ClassifiedEntry, FileStat, RawEntry, RawFile};
-use super::record::{Record, Tail};
+use super::record::{PIPEFS, Record, SOCKFS, Tail};
 use super::socket;
 use crate::anonymous;
 
-pub(super) const SOCKFS: u64 = 0x534f_434b;
-pub(super) const PIPEFS: u64 = 0x5049_5045;
 const EFD_SEMAPHORE: u32 = 1;
 
 /// File systems whose inodes hold the same values as `statx`: no other layer answers for them, as
@@ -30,8 +28,8 @@ const PLAIN: [u64; 10] = [
     0xe0f5_e1e2, // erofs
 ];
 
-/// The descriptor as `/proc` and the tables of sockets would show it; `None` if `/proc` has more, or
-/// may differ. `text` is a buffer.
+/// The descriptor as `/proc` and the tables of sockets would show it; `None` if `/proc` has more,
+/// or may differ. `text` is a buffer.
 pub(super) fn read_entry(record: &Record<'_>, text: &mut Vec<u8>) -> Option<ClassifiedEntry> {
     if !record.is_sure() {
         return None;

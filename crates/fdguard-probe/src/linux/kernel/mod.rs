@@ -7,37 +7,60 @@
 
 mod entry;
 mod record;
+pub(super) mod search;
 mod socket;
 mod stream;
 pub(super) mod table;
 pub(super) mod walk;
 
+use std::ops::Range;
 use std::sync::{Mutex, OnceLock};
 
-use fdguard_core::Pid;
+use fdguard_core::{Fd, Pid};
 use fdguard_kernel::DescriptorProgram;
 
 use self::stream::RecordStream;
 
-/// The program that writes the records, loaded when it is first needed and removed from the kernel
-/// when this is dropped.
+/// The most programs, each for a thread with a part of one table.
+const MOST_PARTS: usize = 4;
+
+/// The programs that write the records, each loaded when it is first needed, and removed from the
+/// kernel when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct KernelReader {
+    programs: [LoadedOnce; MOST_PARTS],
+}
+
+#[derive(Debug, Default)]
+struct LoadedOnce {
     /// Absent without the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack
     /// something it needs.
     program: OnceLock<Option<DescriptorProgram>>,
-    /// Held while a walk is read: the program has one buffer for all.
+    /// Held while a walk is read: the program has one buffer, and one range of numbers.
     turn: Mutex<()>,
 }
 
 impl KernelReader {
-    /// The records of the table of one process, as `/proc/PID` shows it; or of every table visible
-    /// from fdguard's pid namespace.
-    fn records(&self, of: Option<Pid>) -> Option<RecordStream<'_>> {
+    /// The records of every table visible from fdguard's pid namespace.
+    fn records(&self) -> Option<RecordStream<'_>> {
+        let [first, ..] = &self.programs;
+        first.records(None, 0..u32::MAX)
+    }
+
+    /// The records of a part of the table of one process, as `/proc/PID` shows it: each part has
+    /// its own program.
+    fn records_of(&self, part: u32, process: Pid, range: Range<Fd>) -> Option<RecordStream<'_>> {
+        let part = usize::try_from(part).ok()?;
+        self.programs.get(part)?.records(Some(process), range)
+    }
+}
+
+impl LoadedOnce {
+    fn records(&self, of: Option<Pid>, range: Range<Fd>) -> Option<RecordStream<'_>> {
         let load = || DescriptorProgram::load().ok();
         let program = self.program.get_or_init(load).as_ref()?;
         let walk = program.walk(of).ok()?;
-        Some(RecordStream::new(walk, &self.turn))
+        Some(RecordStream::new(walk, (program, &self.turn), range))
     }
 }
 
@@ -49,7 +72,7 @@ mod tests {
     #[test]
     fn our_own_descriptors_are_among_the_records() {
         let kernel = super::KernelReader::default();
-        let Some(mut records) = kernel.records(None) else {
+        let Some(mut records) = kernel.records() else {
             testkit::skip("the kernel lets us load no iterator");
             return;
         };

@@ -2,6 +2,10 @@
 
 use fdguard_core::{Fd, Pid};
 
+/// The magic of the file systems of sockets and pipes.
+pub(super) const SOCKFS: u64 = 0x534f_434b;
+pub(super) const PIPEFS: u64 = 0x5049_5045;
+
 /// Bytes before what depends on the kind.
 pub(super) const HEAD: usize = 96;
 
@@ -139,6 +143,11 @@ impl<'a> Record<'a> {
     /// Whether it is consistent and complete.
     pub(super) fn is_sure(&self) -> bool {
         self.marks & MARK_UNSURE == 0
+    }
+
+    /// Whether its inode alone identifies it.
+    pub(super) fn is_socket_or_pipe(&self) -> bool {
+        matches!(self.magic, SOCKFS | PIPEFS)
     }
 
     /// When its process started, in the ticks of `/proc/PID/stat`.

@@ -1,8 +1,11 @@
 //! The records of one iterator, in chunks of whole records.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
+use fdguard_core::Fd;
+use fdguard_kernel::DescriptorProgram;
 use rustix::io::Errno;
 
 use super::record::Record;
@@ -14,17 +17,25 @@ const CHUNK: usize = 1 << 15;
 #[derive(Debug)]
 pub(super) struct RecordStream<'a> {
     iterator: OwnedFd,
-    /// Held while the kernel writes records: their program has one buffer.
+    program: &'a DescriptorProgram,
+    /// Held while the program writes records: it has one buffer, and one range of numbers.
     turn: &'a Mutex<()>,
+    range: Range<Fd>,
     /// The beginning of a record whose end has not been read yet.
     partial: Vec<u8>,
 }
 
 impl<'a> RecordStream<'a> {
-    pub(super) fn new(iterator: OwnedFd, turn: &'a Mutex<()>) -> Self {
+    pub(super) fn new(
+        iterator: OwnedFd,
+        (program, turn): (&'a DescriptorProgram, &'a Mutex<()>),
+        range: Range<Fd>,
+    ) -> Self {
         Self {
             iterator,
+            program,
             turn,
+            range,
             partial: Vec::new(),
         }
     }
@@ -37,6 +48,7 @@ impl<'a> RecordStream<'a> {
             let known = chunk.len();
             chunk.resize(known + CHUNK, 0);
             let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            self.program.set_range(&self.range)?;
             let read = read(&self.iterator, &mut chunk[known..])?;
             drop(turn);
             chunk.truncate(known + read);

@@ -1,7 +1,9 @@
 //! One process's table from its records, and from `/proc` where that has more.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use fdguard_core::{Fd, Pid};
 use rustix::io::Errno;
@@ -10,12 +12,13 @@ use super::super::pass::{self, Needs};
 use super::super::table::{TableDir, TableDraft};
 use super::super::{Probe, files};
 use super::record::Record;
-use super::stream::RecordStream;
-use super::{KernelReader, entry};
+use super::{KernelReader, MOST_PARTS, entry};
 use crate::workers;
 
 /// From this many descriptors on, loading the program takes less time than it saves.
 pub(in super::super) const WORTH_A_WALK: u64 = 512;
+/// From this many on, a second program for another core does.
+const WORTH_TWO: u32 = 2048;
 
 impl Probe {
     /// The table from the records of a walk over all of them, without what the passes add that need
@@ -37,23 +40,28 @@ impl Probe {
     pub(in super::super) fn table_by_walk(
         &self,
         kernel: &KernelReader,
-        (pid, start_ticks): (Pid, u64),
+        process: (Pid, u64),
         base: &OwnedFd,
         threads: usize,
     ) -> Option<Result<TableDraft, Errno>> {
-        let records = Mutex::new(kernel.records(Some(pid))?);
-        let reader = TableReader::new(self, pid, base);
-        let is_its = |record: &Record<'_>| record.pid == pid && record.start_ticks() == start_ticks;
-        let parts = workers::run(threads, || reader.add_from(&records, &is_its));
-        let mut table = TableDraft::new(pid);
-        for part in parts {
-            match part {
-                Ok(part) => table.merge(part),
-                Err(WalkFailure::Walk) => return None,
-                Err(WalkFailure::Table(error)) => return Some(Err(error)),
-            }
+        let reader = TableReader::new(self, process.0, base);
+        match reader.walk(kernel, process, threads, &|_| true)? {
+            Ok(table) => Some(reader.finish(table)),
+            Err(error) => Some(Err(error)),
         }
-        (table.listed > 0).then(|| reader.finish(table))
+    }
+
+    /// The same for some numbers, ascending, and without the passes.
+    pub(in super::super) fn numbers_by_walk(
+        &self,
+        kernel: &KernelReader,
+        process: (Pid, u64),
+        base: &OwnedFd,
+        numbers: &[Fd],
+    ) -> Option<Result<TableDraft, Errno>> {
+        let reader = TableReader::new(self, process.0, base);
+        let is_wanted = |fd: Fd| numbers.binary_search(&fd).is_ok();
+        reader.walk(kernel, process, 1, &is_wanted)
     }
 }
 
@@ -63,6 +71,30 @@ enum WalkFailure {
     Walk,
     /// Reading what the records lack.
     Table(Errno),
+}
+
+/// Joins the parts of a table; `None` if a walk failed or all found nothing.
+fn join(
+    pid: Pid,
+    count: u32,
+    mut parts: Vec<(u32, Result<TableDraft, WalkFailure>)>,
+) -> Option<Result<TableDraft, Errno>> {
+    parts.sort_by_key(|(part, _)| *part);
+    let mut table = TableDraft::new(pid);
+    for (_, part) in parts {
+        match part {
+            Ok(mut part) if table.listed > 0 => table.absorb(&mut part),
+            Ok(part) => {
+                table = part;
+                let rest = usize::try_from(count).unwrap_or(0);
+                let rest = rest.saturating_sub(table.entries.len());
+                table.entries.reserve(rest);
+            }
+            Err(WalkFailure::Walk) => return None,
+            Err(WalkFailure::Table(error)) => return Some(Err(error)),
+        }
+    }
+    (table.listed > 0).then_some(Ok(table))
 }
 
 /// Makes entries of records.
@@ -84,33 +116,66 @@ impl<'a> TableReader<'a> {
         }
     }
 
+    fn walk(
+        &self,
+        kernel: &KernelReader,
+        (pid, start_ticks): (Pid, u64),
+        threads: usize,
+        is_wanted: &(impl Fn(Fd) -> bool + Sync),
+    ) -> Option<Result<TableDraft, Errno>> {
+        let is_its = |record: &Record<'_>| {
+            record.pid == pid && record.start_ticks() == start_ticks && is_wanted(record.fd)
+        };
+        // Numbers are dense: the lowest free one is given out first.
+        let count = self.probe.table_stat(pid).map_or(0, |stat| stat.st_size);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let parts = if count < WORTH_TWO {
+            1
+        } else {
+            threads.clamp(1, MOST_PARTS)
+        };
+        let each = count / u32::try_from(parts).unwrap_or(1);
+        let next = AtomicU32::new(0);
+        let results = workers::run(parts, || {
+            let part = next.fetch_add(1, Ordering::Relaxed);
+            let is_last = usize::try_from(part).is_ok_and(|part| part + 1 >= parts);
+            let end = if is_last { Fd::MAX } else { (part + 1) * each };
+            self.walk_part(kernel, (part, part * each..end), each, &is_its)
+        });
+        join(pid, count, results)
+    }
+
+    /// The numbers of this range, by a program of its own.
+    fn walk_part(
+        &self,
+        kernel: &KernelReader,
+        (part, range): (u32, Range<Fd>),
+        count: u32,
+        is_its: &impl Fn(&Record<'_>) -> bool,
+    ) -> (u32, Result<TableDraft, WalkFailure>) {
+        let mut table = TableDraft::new(self.pid);
+        table.entries.reserve(usize::try_from(count).unwrap_or(0));
+        let walked = || {
+            let mut records = kernel
+                .records_of(part, self.pid, range)
+                .ok_or(WalkFailure::Walk)?;
+            let mut chunk = Vec::new();
+            while records
+                .next_chunk(&mut chunk)
+                .map_err(|_error| WalkFailure::Walk)?
+            {
+                self.add(&mut table, &chunk, is_its)
+                    .map_err(WalkFailure::Table)?;
+            }
+            Ok(())
+        };
+        let end = walked();
+        (part, end.map(|()| table))
+    }
+
     fn dir(&self) -> Result<&TableDir, Errno> {
         let open = || self.probe.table_dir(self.pid, self.base);
         self.dir.get_or_init(open).as_ref().map_err(|error| *error)
-    }
-
-    /// Takes chunks in turns with other threads: while one reads from the kernel, the others make
-    /// entries.
-    fn add_from(
-        &self,
-        records: &Mutex<RecordStream<'_>>,
-        is_its: &impl Fn(&Record<'_>) -> bool,
-    ) -> Result<TableDraft, WalkFailure> {
-        let mut table = TableDraft::new(self.pid);
-        let mut chunk = Vec::new();
-        loop {
-            let next = records
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .next_chunk(&mut chunk);
-            match next {
-                Ok(true) => self
-                    .add(&mut table, &chunk, is_its)
-                    .map_err(WalkFailure::Table)?,
-                Ok(false) => return Ok(table),
-                Err(_) => return Err(WalkFailure::Walk),
-            }
-        }
     }
 
     /// Adds the descriptors of these records, ascending as they are.
@@ -145,7 +210,7 @@ impl<'a> TableReader<'a> {
     /// Adds numbers that their records do not determine.
     fn add_unclear(&self, table: &mut TableDraft, unclear: &[Fd]) -> Result<(), Errno> {
         match self.dir() {
-            Ok(dir) => table.absorb(dir.read(unclear)),
+            Ok(dir) => table.absorb(&mut dir.read(unclear)),
             // The kernel walk shows more than `/proc` allows.
             Err(error) if files::is_denied(error) => {
                 table.listed += unclear.len() as u64;

@@ -69,7 +69,7 @@ impl Walk {
     /// `None` if it could not start, or was interrupted: the remaining processes are read from
     /// `/proc`.
     fn read_all(&self, kernel: &KernelReader) -> Option<()> {
-        let mut records = kernel.records(None)?;
+        let mut records = kernel.records()?;
         let mut chunk = Vec::new();
         let mut open = Open::default();
         while records.next_chunk(&mut chunk).ok()? {

@@ -1,22 +1,27 @@
 //! Which file systems files are on, by device number.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use fdguard_core::Detail;
+use fdguard_core::{Detail, Pid};
 use fdguard_proc::mountinfo;
 
 use super::Context;
-use crate::linux::files;
 use crate::linux::table::TableDraft;
+use crate::linux::{Probe, files};
+
+/// Device numbers by mount.
+type Devices = HashMap<u64, String>;
+
+/// The mounts of other namespaces: read once for all processes with the same namespace and the same
+/// root, which is all that their list of mounts depends on.
+#[derive(Debug, Default)]
+pub(in crate::linux) struct ForeignMounts(Mutex<HashMap<[Vec<u8>; 2], Arc<Devices>>>);
 
 /// Adds the device number of each file's file system, by its mount.
 pub(super) fn describe(context: &Context<'_>, table: &mut TableDraft) {
     let probe = context.probe;
-    let devices = || {
-        let text = files::read_pieces(&probe.proc, format!("{}/mountinfo", table.pid));
-        mountinfo::devices(&text.unwrap_or_default()).collect()
-    };
-    let mut theirs: Option<HashMap<u64, String>> = None;
+    let mut theirs: Option<Arc<Devices>> = None;
     for entry in &mut table.entries {
         let Some(mnt) = entry.id.map(|id| id.mnt) else {
             continue;
@@ -26,8 +31,24 @@ pub(super) fn describe(context: &Context<'_>, table: &mut TableDraft) {
         };
         // Mounts of another namespace, and mounts that are newer than the list.
         file.dev = probe.mounts.device(mnt).cloned().or_else(|| {
-            let theirs = theirs.get_or_insert_with(devices);
-            theirs.get(&mnt).cloned()
+            let read = || context.foreign_mounts.devices(probe, table.pid);
+            theirs.get_or_insert_with(read).get(&mnt).cloned()
         });
+    }
+}
+
+impl ForeignMounts {
+    fn devices(&self, probe: &Probe, pid: Pid) -> Arc<Devices> {
+        let read = || {
+            let text = files::read_pieces(&probe.proc, format!("{pid}/mountinfo"));
+            Arc::new(mountinfo::devices(&text.unwrap_or_default()).collect())
+        };
+        let link = |name| files::read_link(&probe.proc, format!("{pid}/{name}")).ok();
+        let Some((namespace, root)) = link("ns/mnt").zip(link("root")) else {
+            return read();
+        };
+        let key = [namespace, root];
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(key).or_insert_with(read).clone()
     }
 }

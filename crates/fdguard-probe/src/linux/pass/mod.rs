@@ -7,6 +7,7 @@ use std::sync::{Mutex, OnceLock};
 use fdguard_core::{Pid, Tier};
 
 use super::Probe;
+use super::kernel::KernelReader;
 use super::snapshot::ProcessDraft;
 use super::socket::SocketTable;
 use super::table::TableDraft;
@@ -80,8 +81,12 @@ pub(super) struct Context<'a> {
     pub(super) threads: usize,
     /// The sockets of fdguard's network namespace, if they were requested in advance.
     pub(super) ahead: Mutex<Option<SocketTable>>,
+    /// To search all processes by a kernel walk, if that is wanted.
+    pub(super) kernel: Option<&'a KernelReader>,
     /// The directory of the only process, if it is open.
     pub(super) base: Option<BorrowedFd<'a>>,
+    /// The mounts of other namespaces.
+    pub(super) foreign_mounts: devices::ForeignMounts,
     /// The user of the only process.
     pub(super) user: Option<u32>,
     /// Every process, once one pass has asked for them.
@@ -99,6 +104,8 @@ impl<'a> Context<'a> {
             offers,
             threads: 1,
             ahead: Mutex::new(None),
+            kernel: None,
+            foreign_mounts: devices::ForeignMounts::default(),
             base: None,
             user: None,
             all: OnceLock::new(),

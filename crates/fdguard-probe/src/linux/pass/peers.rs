@@ -9,6 +9,7 @@ use super::Context;
 use crate::linux::borrow::Borrower;
 use crate::linux::files;
 use crate::linux::gaps::peers_gap;
+use crate::linux::kernel::search::Glimpse;
 use crate::linux::search::{Holdings, Interest, Thing};
 use crate::linux::table::TableDraft;
 use crate::workers;
@@ -26,8 +27,19 @@ pub(super) fn describe(context: &Context<'_>, tables: &mut [&mut TableDraft]) {
             context.inotify.get_or_init(|| all);
         }
     }
+    if let [only] = tables {
+        let pid = only.pid;
+        workers::for_each(&mut only.entries, 1024, |entry| {
+            describe_entry(&holdings, pid, entry);
+        });
+    } else {
+        workers::for_each(tables, 16, |table| {
+            let pid = table.pid;
+            let entries = table.entries.iter_mut();
+            entries.for_each(|entry| describe_entry(&holdings, pid, entry));
+        });
+    }
     workers::for_each(tables, 16, |table| {
-        describe_table(&holdings, table);
         if context.probe.real {
             settle_widowed(table);
         }
@@ -57,6 +69,13 @@ fn find_holders(context: &Context<'_>, tables: &[&mut TableDraft]) -> Holdings {
         let known: HashSet<Pid> = tables.iter().map(|table| table.pid).collect();
         let mut others = context.all_pids().to_vec();
         others.retain(|pid| !known.contains(pid) && probe.holds_something(*pid));
+        let may_include = |glimpse: Glimpse<'_>| interest.may_include(glimpse);
+        let kernel = context.kernel.as_ref();
+        if let Some(kept) =
+            kernel.and_then(|kernel| probe.keep_holders(kernel, &others, may_include))
+        {
+            others = kept;
+        }
         holdings.absorb(probe.search(&others, &interest, context.threads));
     }
     // Hidden processes may hold anything.
@@ -74,34 +93,31 @@ fn inotify_use(entries: &[FdEntry]) -> (u64, u64) {
     entries.iter().fold((0, 0), add)
 }
 
-/// Adds to each descriptor its other holders and the holders of its other end.
-fn describe_table(holdings: &Holdings, table: &mut TableDraft) {
-    let pid = table.pid;
-    for entry in &mut table.entries {
-        if let Some(side) = Thing::pty_side(entry)
-            && holdings.was_near(pid)
-        {
-            describe_pty(holdings, pid, entry, &side);
-        }
-        let Some(thing) = Thing::of(entry) else {
-            continue;
-        };
-        match &mut entry.detail {
-            Detail::Pipe(pipe) => (pipe.peer, pipe.peer_more) = other_end(holdings, &thing),
-            Detail::Unix(unix) => {
-                if let Some(peer) = &mut unix.peer {
-                    (peer.holders, peer.holders_more) = of_socket(holdings, peer.ino);
-                }
-            }
-            Detail::Inet(inet) => {
-                if let Some(peer) = &mut inet.peer {
-                    (peer.holders, peer.holders_more) = of_socket(holdings, peer.ino);
-                }
-            }
-            _ => {}
-        }
-        describe_sharing(holdings, pid, entry, &thing);
+/// Adds to a descriptor its other holders and the holders of its other end.
+fn describe_entry(holdings: &Holdings, pid: Pid, entry: &mut FdEntry) {
+    if let Some(side) = Thing::pty_side(entry)
+        && holdings.was_near(pid)
+    {
+        describe_pty(holdings, pid, entry, &side);
     }
+    let Some(thing) = Thing::of(entry) else {
+        return;
+    };
+    match &mut entry.detail {
+        Detail::Pipe(pipe) => (pipe.peer, pipe.peer_more) = other_end(holdings, &thing),
+        Detail::Unix(unix) => {
+            if let Some(peer) = &mut unix.peer {
+                (peer.holders, peer.holders_more) = of_socket(holdings, peer.ino);
+            }
+        }
+        Detail::Inet(inet) => {
+            if let Some(peer) = &mut inet.peer {
+                (peer.holders, peer.holders_more) = of_socket(holdings, peer.ino);
+            }
+        }
+        _ => {}
+    }
+    describe_sharing(holdings, pid, entry, &thing);
 }
 
 /// The holders of the other side of a pseudo-terminal, and the other holders of its master.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{OnceLock, PoisonError};
 
 use fdguard_core::detail::InetPeer;
-use fdguard_core::{Class, Detail, FdEntry, Gap, Pid, TcpState};
+use fdguard_core::{Class, Detail, Fd, FdEntry, Gap, Pid, TcpState};
 use fdguard_proc::link::Link;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
@@ -73,29 +73,46 @@ pub(super) fn resolve(context: &Context<'_>, tables: &mut [&mut TableDraft]) {
 /// hand. The others become sockets again, whose namespaces must be read.
 fn join_connections(tables: &mut [&mut TableDraft]) {
     let mut known: FxHashMap<(u64, ConnectionEnds), u64> = FxHashMap::default();
-    let connections = |table: &TableDraft| table.connections.len();
-    known.reserve(tables.iter().map(|table| connections(table)).sum());
-    for table in &*tables {
-        for (fd, ends) in &table.connections {
-            if let Some((netns, ino)) = table.entry(*fd).and_then(place_of) {
-                known.insert((netns, *ends), ino);
-            }
+    known.reserve(tables.iter().map(|table| table.connections.len()).sum());
+    for table in &mut *tables {
+        let TableDraft {
+            entries,
+            connections,
+            ..
+        } = &mut **table;
+        connections.sort_unstable_by_key(|(fd, _)| *fd);
+        for (entry, ends) in with_ends(entries.iter(), |entry| entry.fd, connections) {
+            known.extend(place_of(entry).map(|(netns, ino)| ((netns, ends), ino)));
         }
     }
     for table in tables {
+        let connections = std::mem::take(&mut table.connections);
         let mut lone = Vec::new();
-        for (fd, (local, remote)) in std::mem::take(&mut table.connections) {
-            let other = |netns| known.get(&(netns, (remote, local))).copied();
-            match table.entry_mut(fd) {
-                Some(entry) => match place_of(entry).and_then(|(netns, _)| other(netns)) {
-                    Some(ino) => set_other_end(&mut entry.detail, ino),
-                    None => lone.push(fd),
-                },
-                None => {}
+        let entries = table.entries.iter_mut();
+        for (entry, (local, remote)) in with_ends(entries, |entry| entry.fd, &connections) {
+            let other = |(netns, _)| known.get(&(netns, (remote, local))).copied();
+            match place_of(entry).and_then(other) {
+                Some(ino) => set_other_end(&mut entry.detail, ino),
+                None => lone.push(entry.fd),
             }
         }
         table.unresolve(&lone);
     }
+}
+
+/// The entries that are connections, with their ends; both lists are ascending.
+fn with_ends<'a, E: 'a>(
+    entries: impl Iterator<Item = E> + 'a,
+    number: impl Fn(&E) -> Fd + 'a,
+    connections: &'a [(Fd, ConnectionEnds)],
+) -> impl Iterator<Item = (E, ConnectionEnds)> + 'a {
+    let mut connections = connections.iter().peekable();
+    entries.filter_map(move |entry| {
+        let fd = number(&entry);
+        while connections.next_if(|(before, _)| *before < fd).is_some() {}
+        let (_, ends) = connections.next_if(|(same, _)| *same == fd)?;
+        Some((entry, *ends))
+    })
 }
 
 /// The namespace and the inode of a socket.
@@ -116,8 +133,9 @@ fn set_other_end(detail: &mut Detail, ino: u64) {
 }
 
 impl Probe {
-    /// Whether to request all sockets while these processes are read through `/proc`: many processes
-    /// have some, and for a large one in fdguard's network namespace that saves more than it costs.
+    /// Whether to request all sockets while these processes are read through `/proc`: many
+    /// processes have some, and for a large one in fdguard's network namespace that saves more than
+    /// it costs.
     pub(in crate::linux) fn wants_sockets_ahead(&self, pids: &[Pid], many: usize) -> bool {
         let [pid] = pids else {
             return self.real && pids.len() >= many;
