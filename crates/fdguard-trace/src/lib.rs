@@ -48,6 +48,8 @@ pub use inject::{AttachFailure, InjectSource};
 pub use launch::{Options, TracedCommand};
 pub use lifetimes::{SiteDetail, TracedProcess};
 pub use listener::monotonic;
+#[doc(hidden)]
+pub use node::parse_inspector_bytes;
 pub use observed_trace::{ObservedTrace, UntracedProgram};
 pub use preload::PreloadSource;
 pub use program::{BlindReason, GO, TracedProgram};

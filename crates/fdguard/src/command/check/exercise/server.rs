@@ -141,7 +141,7 @@ impl LaunchedServer {
         let options = Options {
             keep_ended: true,
             as_server: true,
-            protect: None,
+            ..Options::default()
         };
         let mut traced = limited(limit, || Ok(TracedCommand::launch(command, &options)?))?;
         family.follow(traced.pid())?;
