@@ -1,5 +1,6 @@
-//! The way into a process and out of it, in four short stops: memory is mapped in the first and made
-//! writable in the second, filled while all threads run, used in the third, unmapped in the fourth.
+//! The way into a process and out of it, in four short stops: memory is mapped in the first and
+//! made writable in the second, filled while all threads run, used in the third, unmapped in the
+//! fourth.
 
 use std::io;
 use std::time::Duration;

@@ -142,18 +142,25 @@ impl Injection<'_> {
             self.step(Step::ExtendedState);
             self.give_back_with(signal)?
         } else {
-            // It did not wait for us, and has restored itself.
-            self.thread.detach(signal)?
+            // It did not wait for us, and has restored itself: its call was made again, and is now
+            // interrupted once more.
+            self.thread.let_go(&now, signal)?
         };
         let outcome = fault.map_or(Ok(report.outcome), |signal| Err(CallFailure::Fault(signal)));
         Ok(Finished { outcome, stop })
     }
 
+    /// Lets the thread go on with what it does now.
+    fn let_go(self, signal: c_int) -> Result<Duration, ThreadError> {
+        let now = self.thread.registers()?;
+        self.thread.let_go(&now, signal)
+    }
+
     /// Leaves a thread to itself whose function does not return.
     fn leave(mut self) -> Result<Finished, Aborted> {
         let stop = match self.thread.stop_again() {
-            Ok(()) => self.thread.detach(0)?,
-            Err(ThreadError::Signal(signal)) => self.thread.detach(signal)?,
+            Ok(()) => self.let_go(0)?,
+            Err(ThreadError::Signal(signal)) => self.let_go(signal)?,
             // It is detached when this thread ends.
             Err(ThreadError::Slow) => self.thread.stopped_for(),
             Err(error) => return Err(error.into()),

@@ -136,11 +136,7 @@ impl<'a> Injection<'a> {
 
     /// Lets the thread go on with what it did.
     pub(crate) fn release(self) -> Result<Duration, ThreadError> {
-        if self.interruption == Interruption::Eintr {
-            let registers = self.interruption.at_stop(&self.registers);
-            self.thread.set_registers(&registers)?;
-        }
-        self.thread.detach(0)
+        self.thread.let_go(&self.registers, 0)
     }
 
     /// Maps memory for a call with its code in it, and returns the thread.

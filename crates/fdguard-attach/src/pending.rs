@@ -1,8 +1,9 @@
-//! Whether a signal waits for a thread.
+//! Whether a signal waits for a thread that ends its call.
 
 use fdguard_proc::ascii::{hexadecimal, lines};
 
-/// Whether a signal that is not blocked is pending for a thread; also if that cannot be read.
+/// Whether a signal that is handled and not blocked is pending for a thread; also if that cannot be
+/// read. One that is ignored is pending as well while the thread is traced, and ends no call.
 pub(crate) fn has_pending_signal(pid: u32, tid: u32) -> bool {
     let status = std::fs::read(format!("/proc/{pid}/task/{tid}/status"));
     status
@@ -17,7 +18,7 @@ fn is_pending(status: &[u8]) -> Option<bool> {
         hexadecimal(value.trim_ascii())
     };
     let pending = mask(b"SigPnd:")? | mask(b"ShdPnd:")?;
-    Some(pending & !mask(b"SigBlk:")? != 0)
+    Some(pending & !mask(b"SigBlk:")? & mask(b"SigCgt:")? != 0)
 }
 
 #[cfg(test)]
@@ -25,10 +26,11 @@ mod tests {
     use super::is_pending;
 
     #[test]
-    fn only_signals_that_are_not_blocked_count() {
+    fn only_signals_that_are_handled_and_not_blocked_count() {
         let status = |own: u64, shared: u64, blocked: u64| {
             format!(
-                "Name:\tx\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\n"
+                "Name:\tx\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\n\
+                 SigIgn:\t0000000000000008\nSigCgt:\t0000000000000005\n"
             )
         };
         for (own, shared, blocked, wanted) in [
@@ -36,6 +38,7 @@ mod tests {
             (4, 0, 0, true),
             (0, 4, 4, false),
             (1, 4, 1, true),
+            (8, 8, 0, false),
         ] {
             let status = status(own, shared, blocked);
             assert_eq!(is_pending(status.as_bytes()), Some(wanted));

@@ -10,6 +10,7 @@ use fdguard_proc::status::number_of;
 use libc::c_int;
 
 use crate::ptrace::{self, Registers, Stop};
+use crate::restart::Interruption;
 
 /// How long a thread may take to stop. It does its own work until then, or waits for a processor;
 /// one that takes longer is in the kernel for something else. One that is given up is detached when
@@ -193,6 +194,15 @@ impl SeizedThread {
 
     pub(crate) fn set_registers(&self, registers: &Registers) -> Result<(), ThreadError> {
         Ok(ptrace::set_registers(self.tid, registers)?)
+    }
+
+    /// Lets it go on with what it was stopped in: a call that was interrupted is made again.
+    pub(crate) fn let_go(self, now: &Registers, signal: c_int) -> Result<Duration, ThreadError> {
+        let interruption = Interruption::judge(now);
+        if interruption == Interruption::Eintr {
+            self.set_registers(&interruption.at_stop(now))?;
+        }
+        self.detach(signal)
     }
 
     /// Lets it go, with a signal that was about to be delivered.

@@ -30,6 +30,8 @@ const GETPID: usize = 39;
 const EXIT_GROUP: usize = 231;
 const FTRUNCATE: usize = 77;
 const READLINK: usize = 89;
+const RMDIR: usize = 84;
+const UNLINKAT: usize = 263;
 const SIGALTSTACK: usize = 131;
 const GETTID: usize = 186;
 const CLOCK_GETTIME: usize = 228;
@@ -458,15 +460,62 @@ pub(crate) fn each_open(mut report: impl FnMut(u32, u64)) {
     close(dir);
 }
 
-/// The number in the name of the first entry of a directory, and the entries after it.
-fn next_entry(entries: &[u8]) -> Option<(Option<u32>, &[u8])> {
+/// Opens a directory that is not behind a link.
+pub(crate) fn open_dir(path: &CStr) -> Option<usize> {
+    let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    // SAFETY: the path is a C string that outlives the call.
+    let fd = unsafe { call(OPEN, [path.as_ptr() as usize, flags, 0, 0, 0, 0]) };
+    usize::try_from(fd).ok()
+}
+
+/// Reports the names in a directory.
+pub(crate) fn each_name(dir: usize, mut report: impl FnMut(&CStr)) {
+    let mut buffer = [0; 1024];
+    loop {
+        let place = buffer.as_mut_ptr() as usize;
+        // SAFETY: the kernel writes at most as many bytes as the buffer has.
+        let read = unsafe { call(GETDENTS64, [dir, place, buffer.len(), 0, 0, 0]) };
+        let read = usize::try_from(read).unwrap_or(0);
+        let mut entries = buffer.get(..read).unwrap_or(&[]);
+        if entries.is_empty() {
+            return;
+        }
+        while let Some((name, rest)) = next_name(entries) {
+            entries = rest;
+            if let Ok(name) = CStr::from_bytes_until_nul(name) {
+                report(name);
+            }
+        }
+    }
+}
+
+/// Removes a file of a directory, if that is possible.
+pub(crate) fn remove_file(dir: usize, name: &CStr) {
+    // SAFETY: the name is a C string that outlives the call.
+    let _removed = unsafe { call(UNLINKAT, [dir, name.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+/// Removes an empty directory, if that is possible.
+pub(crate) fn remove_dir(path: &CStr) {
+    // SAFETY: the path is a C string that outlives the call.
+    let _removed = unsafe { call(RMDIR, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// The name of the first entry of a directory with what follows it, and the entries after it.
+fn next_name(entries: &[u8]) -> Option<(&[u8], &[u8])> {
     const LENGTH: usize = 16;
     const NAME: usize = 19;
     let length = entries.get(LENGTH..LENGTH + 2)?;
     let length = usize::from(u16::from_ne_bytes(length.try_into().ok()?));
     let (entry, rest) = entries.split_at_checked(length.max(NAME))?;
+    Some((entry.get(NAME..)?, rest))
+}
+
+/// The number in the name of the first entry of a directory, and the entries after it.
+fn next_entry(entries: &[u8]) -> Option<(Option<u32>, &[u8])> {
+    let (name, rest) = next_name(entries)?;
     let mut number = None;
-    for byte in entry.get(NAME..)?.iter().take_while(|byte| **byte != 0) {
+    for byte in name.iter().take_while(|byte| **byte != 0) {
         let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10);
         let Some(digit) = digit else {
             return Some((None, rest));

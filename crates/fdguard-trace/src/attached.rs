@@ -79,6 +79,8 @@ pub enum AttachStep<'a> {
         comm: &'a str,
         /// The reason, if there are none.
         failure: Option<&'a str>,
+        /// How long one of its threads was stopped once more for that.
+        stop: Duration,
     },
     /// It was left alone.
     Refused(&'a AttachRefusal),
@@ -204,12 +206,17 @@ impl AttachedTrace {
                     attached.push(pid);
                     let comm = &comm;
                     on_step(AttachStep::Done { pid, comm, stop });
-                    let lines = source.add_lines(pid, |port| {
+                    let lines = source.add_lines(pid, options.no_inspector, |port| {
                         on_step(AttachStep::OpenInspector { pid, comm, port });
                     });
-                    if let Some(lines) = lines {
+                    if let Some((lines, stop)) = lines {
                         let failure = lines.as_ref().err().map(String::as_str);
-                        on_step(AttachStep::Lines { pid, comm, failure });
+                        on_step(AttachStep::Lines {
+                            pid,
+                            comm,
+                            failure,
+                            stop,
+                        });
                     }
                 }
                 Err(failure) => {

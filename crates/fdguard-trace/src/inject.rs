@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fdguard_attach::Target;
+use fdguard_attach::{RemoteCall, Target};
 use fdguard_core::{Gap, TraceKey};
 use fdguard_proc::maps::{mappings, unescaped};
 use fdguard_proc::process;
@@ -138,27 +138,36 @@ impl InjectSource {
     }
 
     /// Gives an attached Node program the agent for its lines; reports a failure, which becomes a
-    /// gap. `begin` hears of the port before anything happens.
+    /// gap. `begin` hears of the port before anything happens. Also returns how long a thread was
+    /// stopped.
     pub(crate) fn add_lines(
         &self,
         pid: u32,
+        is_unwanted: bool,
         begin: impl FnOnce(u16),
-    ) -> Option<Result<(), String>> {
+    ) -> Option<(Result<(), String>, Duration)> {
         let process = self.attached().into_iter().find(|one| one.pid == pid)?;
         let examined = NodeProgram::examine(pid)?;
+        let mut stop = Duration::ZERO;
         let (program, installed) = match examined {
+            _ if is_unwanted => (None, Err(AgentFailure::unwanted(pid))),
             Ok(program) => {
                 begin(program.port());
-                let installed = program.install(|request| process.wake_inspector(request));
+                let installed = program.install(|request| {
+                    let call = process.wake_inspector(request)?;
+                    stop = call.stop;
+                    Ok(call.returned)
+                });
                 (Some(program), installed)
             }
             Err(failure) => (None, Err(failure)),
         };
-        Some(installed.map_err(|failure| {
+        let installed = installed.map_err(|failure| {
             let reason = failure.reason().to_owned();
             *lock(&process.agent) = Some(NodeAgent { program, failure });
             reason
-        }))
+        });
+        Some((installed, stop))
     }
 
     fn add(&self, process: AttachedProcess) {
@@ -241,11 +250,10 @@ impl AttachedProcess {
         RecordFiles::new(self.dir.path())
     }
 
-    /// Calls the library's function that wakes Node's inspector; returns its answer.
-    fn wake_inspector(&self, request: &[u8]) -> Result<i32, String> {
+    /// Calls the library's function that wakes Node's inspector.
+    fn wake_inspector(&self, request: &[u8]) -> Result<RemoteCall, String> {
         let call = lock(&self.target).call(trace_dir::library(), WAKE_INSPECTOR, request);
-        call.map(|call| call.returned)
-            .map_err(|error| error.to_string())
+        call.map_err(|error| error.to_string())
     }
 
     /// Closes an inspector that fdguard asked for and that opened too late.

@@ -18,6 +18,8 @@ use crate::source_kind::{self, SourceKind, SourceReason};
 /// How to trace.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// Leave the inspector of running Node programs alone, which have no JavaScript lines then.
+    pub no_inspector: bool,
     /// Keep the tables of processes that ended with descriptors of their own still open.
     pub keep_ended: bool,
     /// Give the program its own process group, no input, and pipes for its output: see

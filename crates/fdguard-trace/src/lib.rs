@@ -54,6 +54,8 @@ pub use kernel::KernelSource;
 pub use launch::{Options, TracedCommand};
 pub use lifetimes::{SiteDetail, TracedProcess};
 pub use listener::monotonic;
+#[doc(hidden)]
+pub use node::parse_inspector_bytes;
 pub use observed_trace::{ObservedTrace, UntracedProgram};
 pub use preload::PreloadSource;
 pub use program::{BlindReason, GO, TracedProgram};

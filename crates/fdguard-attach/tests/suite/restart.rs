@@ -1,16 +1,20 @@
 //! No system call ends otherwise because its thread was borrowed.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fdguard_attach::Error;
+use fdguard_attach::{Error, Step, Target};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::victim::{Borrowed, program};
+use super::victim::{Borrowed, library, program};
 
 /// How long victims wait that have a limit.
 const LIMIT: Duration = Duration::from_secs(4);
+
+/// Longer than the code waits for its tracer.
+const LATE: Duration = Duration::from_millis(200);
 
 /// Runs a victim that is entered beside one that is not.
 fn compare(kind: &str) {
@@ -66,6 +70,64 @@ fn calls_that_would_return_eintr() {
         "sigtimedwait",
     ];
     kinds.into_iter().for_each(compare);
+}
+
+/// Regression: the code in the program does not wait for a tracer that gets no processor. The call
+/// that it went on with was interrupted once more, and nobody restarted it.
+#[test]
+fn calls_that_were_made_again_before_the_tracer_came_back() {
+    for kind in [
+        "epoll_wait",
+        "recv_limited",
+        "semop",
+        "sigwaitinfo",
+        "poll",
+        "read",
+    ] {
+        let (plain, entered) = (Borrowed::start(kind), Borrowed::start(kind));
+        entered.wait_until_it_waits();
+        let target = Target::examine(entered.pid()).unwrap();
+        let late = |step| {
+            if step == Step::Done {
+                thread::sleep(LATE);
+            }
+        };
+        let call = target.call_observed(&library(), c"count", b"", &late);
+        assert_eq!(call.unwrap().returned, 1, "{kind}");
+        plain.wait_until_it_waits();
+        let (plain, entered) = (plain.finish(), entered.finish());
+        assert_eq!(entered.outcome(), plain.outcome(), "{kind}");
+    }
+}
+
+/// A signal that a program ignores reaches a thread that is traced, and interrupts its call.
+#[test]
+fn signals_that_are_ignored_change_nothing() {
+    for kind in ["epoll_wait", "recv_limited", "semop"] {
+        let (plain, entered) = (Borrowed::start(kind), Borrowed::start(kind));
+        entered.wait_until_it_waits();
+        let pid = Pid::from_raw(entered.pid().cast_signed()).unwrap();
+        let target = Target::examine(entered.pid()).unwrap();
+        let mut calls = 0;
+        loop {
+            let steps = AtomicI32::new(0);
+            let send = |_step| {
+                if steps.fetch_add(1, Ordering::Relaxed) == calls {
+                    // Its default is to be ignored.
+                    kill_process(pid, Signal::WINCH).unwrap();
+                }
+            };
+            let call = target.call_observed(&library(), c"count", b"", &send);
+            assert_eq!(call.unwrap().returned, calls + 1, "{kind}");
+            calls += 1;
+            if steps.into_inner() < calls {
+                break;
+            }
+        }
+        plain.wait_until_it_waits();
+        let (plain, entered) = (plain.finish(), entered.finish());
+        assert_eq!(entered.outcome(), plain.outcome(), "{kind}");
+    }
 }
 
 #[test]

@@ -82,6 +82,7 @@ fn work(now: u64) {
             let is_gone = tracer::is_gone();
             if is_gone {
                 super::end_alone();
+                tracer::remove_dir();
             }
             is_gone
         });

@@ -6,6 +6,16 @@ mod port;
 mod session;
 mod websocket;
 
+/// Reads bytes as answers of an inspector, as if they came from one, for the fuzzer; returns how
+/// many of them an answer and a frame take.
+#[doc(hidden)]
+#[must_use]
+pub fn parse_inspector_bytes(bytes: &[u8]) -> [Option<usize>; 2] {
+    let answer = websocket::HttpAnswer::parse(bytes).ok().flatten();
+    let frame = websocket::ServerFrame::parse(bytes).ok().flatten();
+    [answer.map(|one| one.length), frame.map(|one| one.length)]
+}
+
 use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -198,6 +208,17 @@ impl AgentFailure {
             reason,
             way: "start it with fdguard trace -- COMMAND".to_owned(),
             may_open: false,
+        }
+    }
+
+    /// fdguard was told to leave the inspector alone.
+    pub(crate) fn unwanted(pid: u32) -> Self {
+        Self {
+            way: "omit --no-inspector, or start it with fdguard trace -- COMMAND".to_owned(),
+            ..Self::new(
+                pid,
+                "--no-inspector leaves Node's inspector closed".to_owned(),
+            )
         }
     }
 

@@ -33,6 +33,10 @@ pub struct DoctorArgs {
     #[cfg(feature = "trace")]
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, conflicts_with_all = ["from", "redact", "length"])]
     pub trace: Option<Duration>,
+    /// With --trace: do not open the inspector of a Node program; no JavaScript lines of it then.
+    #[cfg(feature = "trace")]
+    #[arg(long, requires = "trace")]
+    pub no_inspector: bool,
     /// Sampling interval.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive_duration)]
     pub every: Duration,

@@ -69,6 +69,10 @@ pub struct TraceArgs {
     /// Protection; without it the program's behaviour does not change.
     #[command(flatten)]
     pub protect: ProtectArgs,
+    /// Do not open the inspector of a running Node program: no JavaScript lines of it, and nothing
+    /// on its stderr.
+    #[arg(long, conflicts_with_all = ["command", "report"])]
+    pub no_inspector: bool,
     /// Report what a process that is already traced has open now, with its children. PID is the
     /// program, a child, or the tracer.
     #[arg(long, value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "pids", "pid", "name", "tree", "container", "unit"])]

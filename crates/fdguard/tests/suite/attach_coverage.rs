@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal};
 use testkit::{have, skip};
 
-use super::attaching::Attaching;
-use super::orders::{self, Ordered};
+use super::attaching::{AttachOutcome, Attaching};
+use super::orders::{self, Ordered, Postgres};
 
 /// A running `strace` of one process. Drop kills it.
 struct Judge {
@@ -95,10 +95,20 @@ fn calls(output: &str) -> Vec<StraceCall<'_>> {
 /// not. Nor do files that the loader opens inside of itself, and the library's own look at its
 /// tracer.
 fn given(output: &str) -> BTreeMap<String, u64> {
-    let calls = calls(output);
+    given_in(&calls(output))
+}
+
+/// The same for the only thread of one process.
+fn given_to(pid: u32, output: &str) -> BTreeMap<String, u64> {
+    let mut calls = calls(output);
+    calls.retain(|call| call.thread == pid.to_string());
+    given_in(&calls)
+}
+
+fn given_in(calls: &[StraceCall<'_>]) -> BTreeMap<String, u64> {
     // A child may run before the call that made it ends.
     let mut others: BTreeSet<&str> = BTreeSet::new();
-    for call in &calls {
+    for call in calls {
         let makes = matches!(call.name, "clone" | "clone3" | "fork" | "vfork");
         let is_thread = call.arguments.contains("CLONE_THREAD") && !others.contains(call.thread);
         if makes && !is_thread {
@@ -238,6 +248,60 @@ fn r18_all_of_cpp_is_seen() {
 #[test]
 fn r18_all_of_rust_is_seen() {
     compare(orders::rust(), Numbers::New);
+}
+
+/// Compares one process of a server, which is not its first.
+fn compare_process(outcome: &AttachOutcome, pid: u32, strace: &Path) {
+    let text = std::fs::read_to_string(strace).unwrap();
+    let given = given_to(pid, &text);
+    let sites = outcome.found["sites"].as_array().unwrap();
+    let of_process = sites.iter().filter(|site| site["pid"] == pid);
+    let opened = of_process.filter_map(|site| site["opened"].as_u64());
+    let opened = opened.sum::<u64>();
+    let judged = given.values().sum::<u64>();
+    let is_all = (judged..=judged + BY_ITSELF).contains(&opened);
+    assert!(is_all, "{opened} of {given:?} {outcome:?}");
+    assert!(opened >= 100, "{given:?}");
+}
+
+#[test]
+fn r18_all_of_a_postgres_connection_from_before_the_attach_is_seen() {
+    let Some(postgres) = Postgres::start().filter(|_| have("strace")) else {
+        return skip("needs strace and PostgreSQL");
+    };
+    let mut session = postgres.connect();
+    session.work();
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("strace");
+    let attaching = Attaching::trace(&[&session.pid.to_string()]);
+    let judge = Judge::watch(session.pid, &output);
+    for _ in 0..3 {
+        session.work();
+    }
+    judge.end();
+    let outcome = attaching.interrupt();
+    session.work();
+    compare_process(&outcome, session.pid, &output);
+}
+
+#[test]
+fn r18_all_of_a_postgres_connection_since_the_attach_is_seen() {
+    let Some(postgres) = Postgres::start().filter(|_| have("strace")) else {
+        return skip("needs strace and PostgreSQL");
+    };
+    drop(postgres.connect());
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("strace");
+    let attaching = Attaching::trace(&[&postgres.pid().to_string()]);
+    let judge = Judge::watch(postgres.pid(), &output);
+    let mut session = postgres.connect();
+    for _ in 0..3 {
+        session.work();
+    }
+    judge.end();
+    let outcome = attaching.interrupt();
+    session.work();
+    compare_process(&outcome, session.pid, &output);
 }
 
 #[test]

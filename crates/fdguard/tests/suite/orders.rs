@@ -246,9 +246,7 @@ pub(crate) fn redis() -> Option<Ordered> {
 pub(crate) fn nginx() -> Option<Ordered> {
     let dir = needs("nginx")?;
     let here = dir.path().display();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_port();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {here}/{kind};"))
         .join(" ");
@@ -264,4 +262,120 @@ pub(crate) fn nginx() -> Option<Ordered> {
     let mut command = Command::new("nginx");
     command.arg("-c").arg(config);
     Some(Ordered::serve(&mut command, dir, ServerPlace::Http(port)))
+}
+
+fn free_port() -> u16 {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().port()
+}
+
+/// A PostgreSQL server. Drop ends it.
+pub(crate) struct Postgres {
+    server: Child,
+    dir: TempDir,
+}
+
+/// A connection, and the process that serves it.
+pub(crate) struct PostgresSession {
+    client: Child,
+    input: ChildStdin,
+    lines: BufReader<ChildStdout>,
+    pub(crate) pid: u32,
+}
+
+/// A command of the server, as its own user: it does not run as root.
+fn postgres_command(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
+    command.arg(program);
+    command
+}
+
+impl Postgres {
+    pub(crate) fn start() -> Option<Self> {
+        let versions = std::fs::read_dir("/usr/lib/postgresql")
+            .into_iter()
+            .flatten();
+        let newest = versions.flatten().map(|one| one.path().join("bin")).max();
+        let Some(bin) = newest.filter(|_| testkit::is_root() && have("psql")) else {
+            skip("needs PostgreSQL and root");
+            return None;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(dir.path(), mode).unwrap();
+        let mut owner = Command::new("chown");
+        assert!(owner.arg("postgres").arg(&data).status().unwrap().success());
+        let mut initdb = postgres_command(&bin.join("initdb"));
+        let made = initdb.args(["-A", "trust", "-D"]).arg(&data);
+        assert!(made.stdout(Stdio::null()).status().unwrap().success());
+        let mut command = postgres_command(&bin.join("postgres"));
+        command
+            .arg("-D")
+            .arg(&data)
+            .args(["-c", "listen_addresses=", "-k"]);
+        let server = command.arg(&data).stderr(Stdio::null()).spawn().unwrap();
+        let mut postgres = Self { server, dir };
+        let mut ready = postgres_command(&bin.join("pg_isready"));
+        ready.args(["-q", "-h"]).arg(&data);
+        while !ready.status().unwrap().success() {
+            assert!(postgres.server.try_wait().unwrap().is_none(), "it ended");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        Some(postgres)
+    }
+
+    /// The process that listens.
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.id()
+    }
+
+    pub(crate) fn connect(&self) -> PostgresSession {
+        let mut command = postgres_command(Path::new("psql"));
+        command.args(["-qAtX", "-d", "postgres", "-h"]);
+        command.arg(self.dir.path().join("data"));
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut client = pipes.spawn().unwrap();
+        let mut session = PostgresSession {
+            input: client.stdin.take().unwrap(),
+            lines: BufReader::new(client.stdout.take().unwrap()),
+            client,
+            pid: 0,
+        };
+        session.pid = session.ask("select pg_backend_pid();").parse().unwrap();
+        session
+    }
+}
+
+impl PostgresSession {
+    fn ask(&mut self, query: &str) -> String {
+        writeln!(self.input, "{query}").unwrap();
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Has the server's process open and close fifty files.
+    pub(crate) fn work(&mut self) {
+        let query = "select count(pg_read_file('/etc/passwd')) from generate_series(1, 50);";
+        assert_eq!(self.ask(query), "50");
+    }
+}
+
+impl Drop for PostgresSession {
+    fn drop(&mut self) {
+        drop(self.client.kill());
+        drop(self.client.wait());
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // At once, with the processes of its connections.
+        let pid = rustix::process::Pid::from_child(&self.server);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::QUIT);
+        drop(self.server.wait());
+    }
 }

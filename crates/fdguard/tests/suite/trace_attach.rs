@@ -147,6 +147,25 @@ fn a_killed_tracer_does_not_keep_the_program_or_the_next_tracer() {
 }
 
 #[test]
+fn the_records_of_a_killed_tracer_are_removed_by_the_program() {
+    let mut runner = Runner::start();
+    let attaching = Attaching::trace(&[&pid_of(&runner)]);
+    let said = runner.say("f");
+    assert!(said.starts_with("child "), "{said}");
+    assert_eq!(trace_dirs(runner.pid).len(), 1);
+    attaching.signal(Signal::KILL);
+    drop(attaching);
+    // The library looks for its tracer every two seconds, when the program does something.
+    let start = std::time::Instant::now();
+    while !trace_dirs(runner.pid).is_empty() {
+        assert!(start.elapsed() < std::time::Duration::from_secs(60));
+        assert_eq!(runner.say("h"), "closed 0");
+    }
+    assert!(is_left(runner.pid));
+    runner.end();
+}
+
+#[test]
 fn one_that_refuses_does_not_stop_the_others() {
     let mut runner = Runner::start();
     let gone = "4194304";

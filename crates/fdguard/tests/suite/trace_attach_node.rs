@@ -76,8 +76,12 @@ impl NodeRunner {
     }
 
     /// Attaches to one that gets no agent: it works on, and the report has a gap with this reason.
-    fn refuses(mut self, reason: &str) {
+    fn refuses(self, reason: &str) {
         let attaching = self.attach();
+        self.goes_without(attaching, reason);
+    }
+
+    fn goes_without(mut self, attaching: Attaching, reason: &str) {
         assert!(self.runner.say("sync").starts_with("sync "));
         let outcome = attaching.interrupt();
         let gaps = outcome.found["gaps"].to_string();
@@ -179,6 +183,20 @@ fn a_program_that_handles_the_signal_itself_does_not_get_it() {
         let program = NodeRunner::start(&node, "attached.cjs", &[], "removed");
         program.refuses("does not listen for SIGUSR1");
     }
+}
+
+#[test]
+fn an_inspector_that_must_stay_closed_stays_closed() {
+    let Some(node) = newest() else { return };
+    let program = NodeRunner::start(&node, "attached.cjs", &[], "");
+    let mut attaching = Attaching::trace(&[&program.pid, "--no-inspector"]);
+    attaching.wait_for("no JavaScript lines of");
+    assert!(
+        !attaching.said.contains("using Node's"),
+        "{}",
+        attaching.said
+    );
+    program.goes_without(attaching, "--no-inspector leaves Node's inspector closed");
 }
 
 #[test]

@@ -48,7 +48,11 @@ impl DoctorTrace {
         }
         // From here on a signal ends the trace and not fdguard, which would not detach.
         let signals = Signals::listen_for_end()?;
-        let attached = match attach::attach_to(pids, &Options::default(), &signals) {
+        let options = Options {
+            no_inspector: args.no_inspector,
+            ..Options::default()
+        };
+        let attached = match attach::attach_to(pids, &options, &signals) {
             Ok(attached) => attached,
             Err(error) if exit::is_signalled(&error) => return Err(error),
             Err(error) => return Ok(Self::Refused(attach::error_gap(&error))),

@@ -98,6 +98,7 @@ fn enter(pids: &[u32], args: &TraceArgs, signals: &Signals) -> anyhow::Result<At
     let options = Options {
         protect: args.protect.protection(),
         source: source::for_attach(args.source)?,
+        no_inspector: args.no_inspector,
         ..Options::default()
     };
     attach_to(pids, &options, signals)
@@ -129,14 +130,21 @@ pub(in crate::command) fn attach_to(
             pid,
             comm,
             failure: None,
+            stop,
         } => notify(&format!(
-            "JavaScript lines of {} are recorded; its inspector is as it was",
-            name(pid, comm)
+            "JavaScript lines of {} are recorded; its inspector is as it was{}",
+            name(pid, comm),
+            if stop.is_zero() {
+                String::new()
+            } else {
+                format!(", and it was stopped for {} more", milliseconds(stop))
+            }
         )),
         AttachStep::Lines {
             pid,
             comm,
             failure: Some(reason),
+            ..
         } => notify(&format!(
             "no JavaScript lines of {}: {}",
             name(pid, comm),
