@@ -1,6 +1,8 @@
 package dev.fdguard.junit;
 
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -21,6 +23,15 @@ public final class FdguardExtension implements BeforeEachCallback, AfterEachCall
     private static final long SETTLE_MS = 1000;
 
     private static final ExtensionContext.Namespace OWN = ExtensionContext.Namespace.create(FdguardExtension.class);
+
+    // The JVM keeps a socket from the first close of a socket on. From here on it is there.
+    static {
+        try {
+            new ServerSocket(0, 1, InetAddress.getLoopbackAddress()).close();
+        } catch (IOException noNetwork) {
+            // Then the tests have none, too.
+        }
+    }
 
     @Override
     public void beforeEach(ExtensionContext context) throws IOException {
