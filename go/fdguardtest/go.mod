@@ -1,0 +1,3 @@
+module github.com/fdguard/fdguard/go/fdguardtest
+
+go 1.19
