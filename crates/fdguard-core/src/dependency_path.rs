@@ -164,6 +164,10 @@ mod tests {
             frame(Language::Java, "Main.java", "Main.read", ""),
         ];
         assert_eq!(through(&java), ["java.nio.file"]);
+    }
+
+    #[test]
+    fn r20_compiled_languages_have_their_own_dirs() {
         let rust = [
             frame(
                 Language::Rust,

@@ -17,73 +17,91 @@ pub(super) struct Unseen<'a> {
     pub(super) failures: &'a UnwindFailures,
 }
 
+/// A count, and what to say if it is not 0: what was not seen, why, and the remedy.
+type Row = (u64, &'static str, &'static str, &'static str);
+
 pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {
+    let rows = events(all).into_iter().chain(stacks(all.failures));
+    let rows = rows.filter(|(count, ..)| *count > 0);
+    let counted = rows.map(|(count, what, why, remedy)| {
+        Gap::new(what.replace("{}", &count.to_string()), why, remedy)
+    });
+    let mut gaps: Vec<Gap> = counted.collect();
+    gaps.extend(failures(all.failures));
+    gaps
+}
+
+/// Opens and closes.
+fn events(all: &Unseen<'_>) -> [Row; 5] {
+    [
+        (
+            all.unseen.opens,
+            "the opening line of {} descriptors",
+            "they were opened without a system call (a polled io_uring), or while the kernel's buffer was full",
+            "no action needed: their class and target are known",
+        ),
+        (
+            all.unseen.foreign,
+            "{} opens and closes of single threads",
+            "these threads have a descriptor table of their own (unshare), apart from their process",
+            "no action needed: the table of the process itself is complete",
+        ),
+        (
+            all.lost.stacks,
+            "the stacks of {} opened descriptors",
+            "the program has more distinct stacks than the kernel's buffer could take",
+            "no action needed: they are counted, without a line",
+        ),
+        (
+            all.lost.foreign,
+            "{} calls of 32-bit programs",
+            "the kernel programs read 64-bit calls only",
+            "run fdguard watch PID for class, target and rate (without the line)",
+        ),
+        (
+            all.unlisted.len() as u64,
+            "the descriptors that {} processes held before",
+            "they belong to another user, and fdguard may not list them",
+            "run fdguard with sudo",
+        ),
+    ]
+}
+
+/// Stacks.
+fn stacks(failures: &UnwindFailures) -> [Row; 3] {
+    [
+        (
+            failures.unknown,
+            "the lines of {} stacks",
+            "the process had ended before fdguard could read which files it had mapped, or the code belongs to no file",
+            "start the program with fdguard trace --source launch, if it is dynamically linked",
+        ),
+        (
+            failures.uncreated,
+            "who created the goroutines of {} stacks",
+            "they were created before the trace began, or too many were created since",
+            "start the program with fdguard trace -- COMMAND",
+        ),
+        (
+            failures.python_gone,
+            "the lines of {} Python frames",
+            "their code was gone before it could be read: the process had ended, or had replaced it",
+            "no action needed: the other frames of these stacks are known",
+        ),
+    ]
+}
+
+/// What concerns single programs and files.
+fn failures(failures: &UnwindFailures) -> Vec<Gap> {
     let mut gaps = Vec::new();
-    let mut add = |count: u64, what: &str, why: &str, remedy: &str| {
-        if count > 0 {
-            gaps.push(Gap::new(
-                what.replace("{}", &count.to_string()),
-                why,
-                remedy,
-            ));
-        }
-    };
-    add(
-        all.unseen.opens,
-        "the opening line of {} descriptors",
-        "they were opened without a system call (a polled io_uring), or while the kernel's buffer was full",
-        "no action needed: their class and target are known",
-    );
-    add(
-        all.unseen.foreign,
-        "{} opens and closes of single threads",
-        "these threads have a descriptor table of their own (unshare), apart from their process",
-        "no action needed: the table of the process itself is complete",
-    );
-    add(
-        all.lost.stacks,
-        "the stacks of {} opened descriptors",
-        "the program has more distinct stacks than the kernel's buffer could take",
-        "no action needed: they are counted, without a line",
-    );
-    add(
-        all.lost.foreign,
-        "{} calls of 32-bit programs",
-        "the kernel programs read 64-bit calls only",
-        "run fdguard watch PID for class, target and rate (without the line)",
-    );
-    add(
-        all.failures.unknown,
-        "the lines of {} stacks",
-        "the process had ended before fdguard could read which files it had mapped, or the code belongs to no file",
-        "start the program with fdguard trace --source launch, if it is dynamically linked",
-    );
-    add(
-        all.unlisted.len() as u64,
-        "the descriptors that {} processes held before",
-        "they belong to another user, and fdguard may not list them",
-        "run fdguard with sudo",
-    );
-    add(
-        all.failures.uncreated,
-        "who created the goroutines of {} stacks",
-        "they were created before the trace began, or too many were created since",
-        "start the program with fdguard trace -- COMMAND",
-    );
-    add(
-        all.failures.python_gone,
-        "the lines of {} Python frames",
-        "their code was gone before it could be read: the process had ended, or had replaced it",
-        "no action needed: the other frames of these stacks are known",
-    );
-    for reason in &all.failures.unprobed {
+    for reason in &failures.unprobed {
         gaps.push(Gap::new(
             "who created the goroutines of a Go program",
             reason.clone(),
             "no action needed: lines of the opening goroutine itself are known",
         ));
     }
-    for (pid, refusal) in &all.failures.python_refused {
+    for (pid, refusal) in &failures.python_refused {
         if let Some(why) = python::explain(*refusal) {
             gaps.push(Gap::new(
                 format!("the Python lines of process {pid}"),
@@ -92,7 +110,7 @@ pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {
             ));
         }
     }
-    for (module, pid) in &all.failures.unreadable {
+    for (module, pid) in &failures.unreadable {
         gaps.push(Gap::new(
             format!("the lines in {}", module.display()),
             format!(

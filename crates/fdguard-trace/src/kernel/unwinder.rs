@@ -303,9 +303,9 @@ impl ProcessUnwinder {
         let mut slots = Vec::new();
         let mut read = |address: u64| {
             let at = address.checked_sub(sp).ok_or(())?;
-            let index = usize::try_from(at).map_err(|_| ())?;
+            let index = usize::try_from(at).map_err(|_beyond| ())?;
             let bytes = memory.get(index..index.saturating_add(8)).ok_or(())?;
-            let word = u64::from_le_bytes(bytes.try_into().map_err(|_| ())?);
+            let word = u64::from_le_bytes(bytes.try_into().map_err(|_short| ())?);
             slots.push(StackSlot {
                 offset: at,
                 address: word,

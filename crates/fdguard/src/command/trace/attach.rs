@@ -113,57 +113,10 @@ pub(in crate::command) fn attach_to(
     let is_one = pids.len() == 1;
     let mut kernel: Option<LoadRefusal> = None;
     let mut on_step = |step: AttachStep<'_>| match step {
-        AttachStep::Begin { pid, comm } => notify(&format!(
-            "attaching to {}: it stops for a few milliseconds",
-            name(pid, comm)
-        )),
-        AttachStep::Done { pid, comm, stop } => notify(&format!(
-            "attached to {}: stopped {}",
-            name(pid, comm),
-            milliseconds(stop)
-        )),
-        AttachStep::OpenInspector { pid, comm, port } => notify(&format!(
-            "using Node's inspector in {} on port {port} for a moment: Node prints a few lines to the program's stderr",
-            name(pid, comm)
-        )),
-        AttachStep::Lines {
-            pid,
-            comm,
-            failure: None,
-            stop,
-        } => notify(&format!(
-            "JavaScript lines of {} are recorded; its inspector is as it was{}",
-            name(pid, comm),
-            if stop.is_zero() {
-                String::new()
-            } else {
-                format!(", and it was stopped for {} more", milliseconds(stop))
-            }
-        )),
-        AttachStep::Lines {
-            pid,
-            comm,
-            failure: Some(reason),
-            ..
-        } => notify(&format!(
-            "no JavaScript lines of {}: {}",
-            name(pid, comm),
-            sanitize_str(reason)
-        )),
-        AttachStep::ByKernel { because: None } => {
-            notify("tracing by the kernel (eBPF), as requested");
-        }
-        AttachStep::ByKernel { because: Some(one) } => notify(&format!(
-            "tracing by the kernel (eBPF): cannot enter {}: {}",
-            name(one.pid, &one.comm),
-            one.failure.reason
-        )),
         AttachStep::NoKernel(refusal) => kernel = Some(refusal.clone()),
         // The error says it.
         AttachStep::Refused(_) if is_one => {}
-        AttachStep::Refused(one) => {
-            notify(&format!("{}\n  {}", refusal(one), one.failure.way));
-        }
+        other => notify_step(&other),
     };
     let is_stopped = || signals.is_pending();
     let attached = AttachedTrace::attach(pids, options, &is_stopped, &mut on_step);
@@ -175,22 +128,78 @@ pub(in crate::command) fn attach_to(
         if let Some(received) = signals.next() {
             return Err(HintedError::signalled(received.signal).into());
         }
-        return Err(match attached.refused() {
-            [one] => match &kernel {
-                Some(kernel) => {
-                    HintedError::look(format!("{}, and {kernel}", refusal(one)), &one.failure.way)
-                        .into()
-                }
-                None => HintedError::look(refusal(one), &one.failure.way).into(),
-            },
-            all => HintedError::look(
-                format!("cannot attach to any of {} processes", all.len()),
-                "see the reasons above",
-            )
-            .into(),
-        });
+        return Err(none_attached(attached.refused(), kernel.as_ref()).into());
     }
     Ok(attached)
+}
+
+/// Why no process could be attached to.
+fn none_attached(refused: &[AttachRefusal], kernel: Option<&LoadRefusal>) -> HintedError {
+    match (refused, kernel) {
+        ([one], Some(kernel)) => {
+            HintedError::look(format!("{}, and {kernel}", refusal(one)), &one.failure.way)
+        }
+        ([one], None) => HintedError::look(refusal(one), &one.failure.way),
+        (all, _) => HintedError::look(
+            format!("cannot attach to any of {} processes", all.len()),
+            "see the reasons above",
+        ),
+    }
+}
+
+/// Prints one step.
+fn notify_step(step: &AttachStep<'_>) {
+    match step {
+        AttachStep::Begin { pid, comm } => notify(&format!(
+            "attaching to {}: it stops for a few milliseconds",
+            name(*pid, comm)
+        )),
+        AttachStep::Done { pid, comm, stop } => notify(&format!(
+            "attached to {}: stopped {}",
+            name(*pid, comm),
+            milliseconds(*stop)
+        )),
+        AttachStep::OpenInspector { pid, comm, port } => notify(&format!(
+            "using Node's inspector in {} on port {port} for a moment: Node prints a few lines to the program's stderr",
+            name(*pid, comm)
+        )),
+        AttachStep::Lines {
+            pid,
+            comm,
+            failure: None,
+            stop,
+        } => notify(&format!(
+            "JavaScript lines of {} are recorded; its inspector is as it was{}",
+            name(*pid, comm),
+            if stop.is_zero() {
+                String::new()
+            } else {
+                format!(", and it was stopped for {} more", milliseconds(*stop))
+            }
+        )),
+        AttachStep::Lines {
+            pid,
+            comm,
+            failure: Some(reason),
+            ..
+        } => notify(&format!(
+            "no JavaScript lines of {}: {}",
+            name(*pid, comm),
+            sanitize_str(reason)
+        )),
+        AttachStep::ByKernel { because: None } => {
+            notify("tracing by the kernel (eBPF), as requested");
+        }
+        AttachStep::ByKernel { because: Some(one) } => notify(&format!(
+            "tracing by the kernel (eBPF): cannot enter {}: {}",
+            name(one.pid, &one.comm),
+            one.failure.reason
+        )),
+        AttachStep::NoKernel(_) => {}
+        AttachStep::Refused(one) => {
+            notify(&format!("{}\n  {}", refusal(one), one.failure.way));
+        }
+    }
 }
 
 /// Detaches, and reports what remains.
