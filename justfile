@@ -31,7 +31,8 @@ docs:
 bench *args:
     bench/run {{args}}
 
-# score a release build on LeakBench: watch, trace, check, attach, hazards or protect; needs leakbench/setup
+# score a release build on LeakBench: watch, trace, check, attach, hazards or protect; needs
+# leakbench/setup
 leakbench mode="check" *args:
     cargo build --release --locked -p fdguard
     leakbench/score --bin target/release/fdguard {{mode}} open incidents {{args}}

@@ -31,8 +31,8 @@ pub struct GoLayout {
 }
 
 impl GoLayout {
-    /// The layout of a version, as its own debug information describes it: 1.24 is `(1, 24)`. `None`
-    /// for a version that is not known.
+    /// The layout of a version, as its own debug information describes it: 1.24 is `(1, 24)`.
+    /// `None` for a version that is not known.
     #[must_use]
     pub fn of_version(version: (u32, u32)) -> Option<Self> {
         let (stopped_bp, id, created_at, running) = match version {

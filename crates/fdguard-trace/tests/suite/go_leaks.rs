@@ -1,5 +1,5 @@
-//! Leaks of Go programs, by the kernel: the line to blame is the program's own, also where a library
-//! opened on another goroutine.
+//! Leaks of Go programs, by the kernel: the line to blame is the program's own, also where a
+//! library opened on another goroutine.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

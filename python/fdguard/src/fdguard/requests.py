@@ -49,7 +49,8 @@ class Request:
     path: str
     body: Optional[Dict[str, Any]] = None
     accept: str = "application/json"
-    # Seconds without a byte from the host after which it is given up; None: wait as long as it takes.
+    # Seconds without a byte from the host after which it is given up; None: wait as long as it
+    # takes.
     patience: Optional[float] = PATIENCE
 
     def headers(self, token: Optional[str]) -> Dict[str, str]:
