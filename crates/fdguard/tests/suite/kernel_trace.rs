@@ -244,7 +244,9 @@ fn r10_a_whole_host_shows_the_program_that_leaks() {
     assert_eq!(done.code, Some(1), "{}", done.said);
     let findings = done.found["findings"].as_array().unwrap();
     let mut findings = findings.iter().filter(|one| one["pid"] == pid);
-    let leak = findings.next().unwrap_or_else(|| panic!("{:?}", done.found));
+    let leak = findings
+        .next()
+        .unwrap_or_else(|| panic!("{:?}", done.found));
     let line = line_of("drip.c", "/* LEAK */");
     assert_eq!(leak["origin"]["culprit"]["line"], line, "{leak}");
     assert_eq!(done.found["schema"], "fdguard.diagnosis/1");
@@ -262,7 +264,10 @@ fn without_rights_the_reason_and_the_way_are_said() {
         assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
     }
     let pid = std::process::id().to_string();
-    for words in [&["trace", "--source", "ebpf", &pid][..], &["trace", "--all"]] {
+    for words in [
+        &["trace", "--source", "ebpf", &pid][..],
+        &["trace", "--all"],
+    ] {
         let said = nobody.run(words);
         assert_eq!(said.code, 3, "{}", said.stderr);
         assert!(said.stderr.contains("CAP_BPF"), "{}", said.stderr);
@@ -284,7 +289,11 @@ fn a_program_runs_as_it_would_where_nothing_can_trace_it() {
     std::fs::set_permissions(dir.path(), open).unwrap();
     let said = AsNobody::new().run(&["trace", "--", copy.to_str().unwrap(), "3"]);
     assert_eq!(said.text(), "done\n", "{}", said.stderr);
-    assert!(said.stderr.contains("no lines: it is statically linked"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("no lines: it is statically linked"),
+        "{}",
+        said.stderr
+    );
     assert!(said.stderr.contains("CAP_BPF"), "{}", said.stderr);
 }
 
@@ -320,7 +329,10 @@ fn nothing_is_left_in_the_kernel() {
     drop(attaching);
     runner.say("o");
     let all = loaded_programs();
-    assert!(ours.iter().all(|id| !all.contains(id)), "{ours:?} in {all:?}");
+    assert!(
+        ours.iter().all(|id| !all.contains(id)),
+        "{ours:?} in {all:?}"
+    );
     runner.end();
 }
 
@@ -341,7 +353,9 @@ fn ids_in(pid: u32) -> Vec<u32> {
     let infos = infos.into_iter().flatten().flatten();
     let texts = infos.filter_map(|one| std::fs::read_to_string(one.path()).ok());
     let ids = texts.filter_map(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("prog_id:"))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("prog_id:"))?;
         line.trim().parse::<u32>().ok()
     });
     ids.collect()
