@@ -42,21 +42,40 @@ INLINE u32 send_once(const struct work *work, struct stack_record *stack, u64 ha
     return number;
 }
 
-INLINE u32 send_frames(const struct work *work, struct stack_record *stack)
+static long mix_frame(u32 index, void *unused)
+{
+    struct stack_record *stack = stack_space_of_processor();
+    struct work *work = workspace_of_processor();
+    if (!stack || !work || index >= STACK_FRAMES)
+        return 1;
+    work->hash = mix(work->hash, stack->frames[index]);
+    return 0;
+}
+
+INLINE u32 send_frames(struct work *work, struct stack_record *stack)
 {
     long size = bpf_get_task_stack(current(), stack->frames, sizeof(stack->frames), USER_STACK);
     if (size <= 0)
         return 0;
-    u32 count = size / 8;
-    u64 hash = read_goroutine(work, stack, bpf_task_pt_regs(current())->r14);
-    for (u32 index = 0; index < STACK_FRAMES; index++) {
-        if (index >= count)
-            break;
-        hash = mix(hash, stack->frames[index]);
-    }
+    work->hash = read_goroutine(work, stack, bpf_task_pt_regs(current())->r14);
+    bpf_loop((u64)size / 8, mix_frame, NULL, 0);
     stack->kind = STACK_OF_FRAMES;
-    stack->frame_count = count;
-    return send_once(work, stack, hash, OFFSET_OF_MEMORY);
+    stack->frame_count = (u64)size / 8;
+    return send_once(work, stack, work->hash, OFFSET_OF_MEMORY);
+}
+
+static long copy_chunk(u32 index, void *unused)
+{
+    struct stack_record *stack = stack_space_of_processor();
+    if (!stack)
+        return 1;
+    u64 length = stack->memory_length;
+    if (length > STACK_MEMORY - STACK_CHUNK)
+        return 1;
+    if (bpf_probe_read_user(stack->memory + length, STACK_CHUNK, (void *)(stack->sp + length)))
+        return 1;
+    stack->memory_length = length + STACK_CHUNK;
+    return 0;
 }
 
 // Copies the memory from the stack pointer on, until it cannot be read. The parts end where pages
@@ -66,26 +85,20 @@ INLINE u32 copy_memory(struct stack_record *stack)
     u32 length = STACK_CHUNK - (stack->sp & (STACK_CHUNK - 1));
     if (bpf_probe_read_user(stack->memory, length, (void *)stack->sp))
         return 0;
-    for (u32 chunk = 0; chunk < STACK_MEMORY / STACK_CHUNK - 1; chunk++) {
-        if (length > STACK_MEMORY - STACK_CHUNK)
-            break;
-        if (bpf_probe_read_user(stack->memory + length, STACK_CHUNK, (void *)(stack->sp + length)))
-            break;
-        length += STACK_CHUNK;
-    }
-    return length;
+    stack->memory_length = length;
+    bpf_loop(STACK_MEMORY / STACK_CHUNK - 1, copy_chunk, NULL, 0);
+    return stack->memory_length;
 }
 
-INLINE u32 send_copied(struct stack_record *stack)
+INLINE u32 send_copied(struct work *work, struct stack_record *stack)
 {
-    u32 number = find_template(stack);
+    u32 number = find_template(work, stack);
     if (number)
         return number;
     u32 length = copy_memory(stack);
     if (!length || length > STACK_MEMORY)
         return 0;
     stack->kind = STACK_OF_MEMORY;
-    stack->memory_length = length;
     number = send_stack(stack, OFFSET_OF_MEMORY + length);
     if (number)
         learn_template(number);
@@ -119,5 +132,5 @@ GLOBAL u32 take_stack(void)
         if (hash)
             return send_once(work, stack, hash, OFFSET_OF_MEMORY);
     }
-    return send_copied(stack);
+    return send_copied(work, stack);
 }

@@ -58,50 +58,52 @@ INLINE struct template_key template_key_of(const struct stack_record *stack)
     return key;
 }
 
-// The same for slots that are far from each other, one by one.
-INLINE bool is_like_far(const struct template *template, u64 sp)
+static long compare_slot(u32 index, void *unused)
 {
-    for (u32 index = 0; index < TEMPLATE_SLOTS; index++) {
-        u64 address = 0;
-        if (index >= template->count)
-            break;
-        u64 at = sp + template->slots[index].offset;
-        if (bpf_probe_read_user(&address, sizeof(address), (void *)at))
-            return false;
-        if (address != template->slots[index].address)
-            return false;
-    }
-    return true;
+    struct stack_record *stack = stack_space_of_processor();
+    struct template *template = template_space_of_processor();
+    struct work *work = workspace_of_processor();
+    if (!stack || !template || !work || index >= TEMPLATE_SLOTS)
+        return 1;
+    struct template_slot *slot = &template->slots[index];
+    u64 address = 0;
+    if (template->span <= TEMPLATE_SPAN)
+        address = *(u64 *)(stack->memory + (slot->offset & (TEMPLATE_SPAN - 8)));
+    else
+        bpf_probe_read_user(&address, sizeof(address), (void *)(stack->sp + slot->offset));
+    if (address == slot->address)
+        return 0;
+    work->is_different = 1;
+    return 1;
 }
 
 // Whether the thread's stack has the same return addresses as the template. The memory is read at
 // once where that is cheaper: each read costs as much as some hundred bytes.
-INLINE bool is_like(const struct template *template, struct stack_record *stack)
+INLINE bool is_like(struct work *work, const struct template *known, struct stack_record *stack)
 {
-    u32 span = template->span;
-    if (span > TEMPLATE_SPAN)
-        return is_like_far(template, stack->sp);
-    if (bpf_probe_read_user(stack->memory, span, (void *)stack->sp))
+    struct template *template = template_space_of_processor();
+    if (!template || bpf_probe_read_kernel(template, sizeof(*template), known))
         return false;
-    for (u32 index = 0; index < TEMPLATE_SLOTS; index++) {
-        if (index >= template->count)
-            break;
-        u64 offset = template->slots[index].offset & (TEMPLATE_SPAN - 8);
-        if (*(u64 *)(stack->memory + offset) != template->slots[index].address)
-            return false;
-    }
-    return true;
+    u32 span = template->span;
+    if (span <= TEMPLATE_SPAN && bpf_probe_read_user(stack->memory, span, (void *)stack->sp))
+        return false;
+    work->is_different = 0;
+    bpf_loop(template->count, compare_slot, NULL, 0);
+    return !work->is_different;
 }
 
 // The number of a stack that was sent; 0 if it is not known.
-INLINE u32 find_template(struct stack_record *stack)
+INLINE u32 find_template(struct work *work, struct stack_record *stack)
 {
     struct template_key key = template_key_of(stack);
-    for (key.variant = 0; key.variant < TEMPLATE_VARIANTS; key.variant++) {
+    // Old verifiers lose count of a loop.
+#pragma unroll
+    for (u32 variant = 0; variant < TEMPLATE_VARIANTS; variant++) {
+        key.variant = variant;
         struct template *template = bpf_map_lookup_elem(&templates, &key);
         if (!template)
             return 0;
-        if (is_like(template, stack))
+        if (is_like(work, template, stack))
             return template->number;
     }
     return 0;
@@ -166,9 +168,12 @@ GLOBAL int learn_template(u32 number)
     bpf_loop(stack->memory_length / 8, examine_word, NULL, 0);
     if (!template->count)
         return 0;
-    for (key.variant = 0; key.variant < TEMPLATE_VARIANTS - 1; key.variant++)
+#pragma unroll
+    for (u32 variant = 0; variant < TEMPLATE_VARIANTS; variant++) {
+        key.variant = variant;
         if (!bpf_map_lookup_elem(&templates, &key))
             break;
+    }
     bpf_map_update_elem(&templates, &key, template, ANY);
     return 0;
 }

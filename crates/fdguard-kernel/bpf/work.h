@@ -46,7 +46,9 @@ struct work {
     u32 first;
     u32 is_incomplete;
     u32 is_code;
+    u32 is_different;
     u64 changed;
+    u64 hash;
     u64 now;
     u64 at;
     struct words words;

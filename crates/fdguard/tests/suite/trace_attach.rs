@@ -170,7 +170,7 @@ fn a_static_program_is_refused_with_a_reason_and_a_way() {
         return skip("no static C library");
     };
     let runner = Runner::of(&mut Command::new(program));
-    let said = run(["trace", &pid_of(&runner)]);
+    let said = run(["trace", "--source", "attach", &pid_of(&runner)]);
     assert_eq!(said.code, 3, "{}", said.stderr);
     let error = said
         .stderr
