@@ -82,7 +82,9 @@ static long compare_slot(u32 index, void *unused)
 INLINE bool is_like(struct work *work, const struct template *known, struct stack_record *stack)
 {
     struct template *template = template_space_of_processor();
-    if (!template || bpf_probe_read_kernel(template, sizeof(*template), known))
+    u32 size = __builtin_offsetof(struct template, slots) + known->count * sizeof(known->slots[0]);
+    // Only the slots that it has.
+    if (!template || size > sizeof(*template) || bpf_probe_read_kernel(template, size, known))
         return false;
     u32 span = template->span;
     if (span <= TEMPLATE_SPAN && bpf_probe_read_user(stack->memory, span, (void *)stack->sp))
