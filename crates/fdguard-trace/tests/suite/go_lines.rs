@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fdguard_trace::{GoFrame, GoLines};
+use proptest::prelude::*;
 use testkit::{GoToolchain, go_program, go_toolchains, have, skip};
 
 const VICTIM: &str = "frames";
@@ -223,4 +224,31 @@ fn short(function: &str) -> String {
         }
         None => function.to_owned(),
     }
+}
+
+/// Damage in the headers, in the description of the module and all over the table.
+#[test]
+fn a_damaged_go_program_is_survived() {
+    let Some(go) = toolchain(0) else {
+        return skip("needs Go");
+    };
+    let program = go.victim(VICTIM, "bare", &["-ldflags=-s -w"]).unwrap();
+    let whole = std::fs::read(program).unwrap();
+    let start = GoLines::parse(&whole).unwrap().entry("main.main").unwrap();
+    let bytes = proptest::collection::vec((0..whole.len(), any::<u8>()), 0..400);
+    let config = ProptestConfig::with_cases(40);
+    proptest!(config, |(changes in bytes, cut in 0..whole.len(), is_cut: bool)| {
+        let mut damaged = whole.clone();
+        for (place, byte) in changes {
+            damaged[place] = byte;
+        }
+        if is_cut {
+            damaged.truncate(cut);
+        }
+        if let Some(lines) = GoLines::parse(&damaged) {
+            for address in (start..).step_by(61).take(200) {
+                prop_assert!(lines.frames(address).len() <= 201);
+            }
+        }
+    });
 }
