@@ -64,21 +64,7 @@ pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {
         "they belong to another user, and fdguard may not list them",
         "run fdguard with sudo",
     );
-    add(
-        all.failures.python_gone,
-        "the lines of {} Python frames",
-        "their code was gone before it could be read: the process had ended, or had replaced it",
-        "no action needed: the other frames of these stacks are known",
-    );
-    for (pid, refusal) in &all.failures.python_refused {
-        if let Some(why) = python::explain(*refusal) {
-            gaps.push(Gap::new(
-                format!("the Python lines of process {pid}"),
-                why,
-                "start the program with fdguard trace --source launch, or use Python 3.9 to 3.13",
-            ));
-        }
-    }
+    gaps.extend(python_gaps(all.failures));
     for (module, pid) in &all.failures.unreadable {
         gaps.push(Gap::new(
             format!("the lines in {}", module.display()),
@@ -86,6 +72,26 @@ pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {
                 "process {pid} has it mapped, and fdguard cannot open that file: it was replaced, or is in another root"
             ),
             "run fdguard with sudo, or restart the program with the new file",
+        ));
+    }
+    gaps
+}
+
+/// Python frames that could not be read, or not be named.
+fn python_gaps(failures: &UnwindFailures) -> Vec<Gap> {
+    let refused = failures.python_refused.iter().filter_map(|(pid, refusal)| {
+        Some(Gap::new(
+            format!("the Python lines of process {pid}"),
+            python::explain(*refusal)?,
+            "start the program with fdguard trace --source launch, or use Python 3.9 to 3.13",
+        ))
+    });
+    let mut gaps: Vec<Gap> = refused.collect();
+    if failures.python_gone > 0 {
+        gaps.push(Gap::new(
+            format!("the lines of {} Python frames", failures.python_gone),
+            "their code was gone before it could be read: the process had ended, or had replaced it",
+            "no action needed: the other frames of these stacks are known",
         ));
     }
     gaps

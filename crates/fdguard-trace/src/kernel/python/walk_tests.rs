@@ -122,7 +122,7 @@ impl Report {
     fn take(&mut self, pid: u32, stack: u32, what: Occurrence) {
         match what {
             Occurrence::PythonCode(code) => self.pythons.add_code(&code),
-            Occurrence::Stack(found) => _ = self.stacks.insert(found.number, found),
+            Occurrence::Stack(found) => drop(self.stacks.insert(found.number, found)),
             Occurrence::Opened { fd, .. } => _ = self.opens.insert((pid, fd), stack),
             _ => {}
         }
