@@ -228,28 +228,40 @@ fn what_killed_workers_held_is_known() {
     runner.end();
 }
 
+/// In a pid namespace of its own: a host with nothing else on it.
+const WHOLE_HOST: &str = r#"
+"$1" trace --all --for 4s --json -o "$3/report" 2>"$3/said" &
+until grep -q "tracing every process" "$3/said"; do sleep 0.05; done
+"$2" >/dev/null &
+leaky=$!
+wait %1
+code=$?
+kill $leaky
+exit $code
+"#;
+
 #[test]
 fn r10_a_whole_host_shows_the_program_that_leaks() {
     if !may_trace() {
         return;
     }
     let program = testkit::c_variant("drip", "O2", &["-O2", "-g"]).unwrap();
-    let mut attaching = Attaching::start(&["trace", "--all", "--for", "4s"]);
-    attaching.wait_for("tracing every process of the host");
-    let mut leaky = Command::new(program).stdout(Stdio::null()).spawn().unwrap();
-    let done = attaching.end();
-    let pid = leaky.id();
-    leaky.kill().unwrap();
-    leaky.wait().unwrap();
-    assert_eq!(done.code, Some(1), "{}", done.said);
-    let findings = done.found["findings"].as_array().unwrap();
-    let mut findings = findings.iter().filter(|one| one["pid"] == pid);
-    let leak = findings
-        .next()
-        .unwrap_or_else(|| panic!("{:?}", done.found));
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
+        .args(["bash", "-c", WHOLE_HOST, "host"])
+        .args([Path::new(env!("CARGO_BIN_EXE_fdguard")), &program, dir.path()]);
+    let done = command.output().unwrap();
+    let said = std::fs::read_to_string(dir.path().join("said")).unwrap_or_default();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    let report = std::fs::read(dir.path().join("report")).unwrap();
+    let found: Value = serde_json::from_slice(&report).unwrap();
     let line = line_of("drip.c", "/* LEAK */");
-    assert_eq!(leak["origin"]["culprit"]["line"], line, "{leak}");
-    assert_eq!(done.found["schema"], "fdguard.diagnosis/1");
+    let mut findings = found["findings"].as_array().unwrap().iter();
+    let is_it = |one: &Value| one["origin"]["culprit"]["line"] == line;
+    assert!(findings.any(is_it), "{found:#}");
+    assert_eq!(found["schema"], "fdguard.diagnosis/1");
 }
 
 #[test]
