@@ -251,7 +251,11 @@ fn r10_a_whole_host_shows_the_program_that_leaks() {
     command
         .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
         .args(["bash", "-c", WHOLE_HOST, "host"])
-        .args([Path::new(env!("CARGO_BIN_EXE_fdguard")), &program, dir.path()]);
+        .args([
+            Path::new(env!("CARGO_BIN_EXE_fdguard")),
+            &program,
+            dir.path(),
+        ]);
     let done = command.output().unwrap();
     let said = std::fs::read_to_string(dir.path().join("said")).unwrap_or_default();
     assert_eq!(done.status.code(), Some(1), "{said}");
