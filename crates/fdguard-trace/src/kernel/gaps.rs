@@ -68,8 +68,14 @@ fn events(all: &Unseen<'_>) -> [Row; 5] {
 }
 
 /// Stacks.
-fn stacks(failures: &UnwindFailures) -> [Row; 3] {
+fn stacks(failures: &UnwindFailures) -> [Row; 4] {
     [
+        (
+            failures.given_up,
+            "the lines of {} stacks at the end",
+            "the machine was too busy to unwind them in time",
+            "trace fewer processes at once, or for a shorter time",
+        ),
         (
             failures.unknown,
             "the lines of {} stacks",
