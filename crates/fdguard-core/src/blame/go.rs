@@ -111,7 +111,13 @@ pub(crate) fn is_standard(package: &str, file: Option<&str>) -> bool {
     let Some(path) = file.filter(|file| file.starts_with('/')) else {
         return true;
     };
-    first.is_empty() || path.contains(&format!("/src/{package}/"))
+    // Functions of one package may be written in another: `internal/poll.runtime_pollOpen` is in
+    // the runtime's files.
+    let dirs = [package, "runtime", "internal", "sync"];
+    first.is_empty()
+        || dirs
+            .iter()
+            .any(|dir| path.contains(&format!("/src/{dir}/")))
 }
 
 /// The module cache, a vendored copy, or with `-trimpath` a module with its version.
@@ -257,6 +263,11 @@ mod tests {
                 false,
             ),
             ("runtime.goexit", "runtime/asm_amd64.s", false),
+            (
+                "internal/poll.runtime_pollServerInit",
+                "/usr/lib/go-1.19/src/runtime/netpoll.go",
+                false,
+            ),
         ] {
             assert_eq!(is_own(function, Some(file)), is, "{function} in {file}");
         }

@@ -213,7 +213,8 @@ fn unwind(
 ) {
     let unwound = program.unwind(stack, files);
     let unreadable = program.files().unreadable();
-    let is_uncreated = |it: &Goroutine| it.created_at != 0 && it.creator.is_empty();
+    // The first is the runtime's own.
+    let is_uncreated = |it: &Goroutine| it.id > 1 && it.creator.is_empty();
     let is_uncreated = stack.goroutine.as_ref().is_some_and(is_uncreated);
     if unwound.is_unknown || !unreadable.is_empty() || is_uncreated {
         let mut failures = lock(failures);

@@ -260,7 +260,8 @@ impl ProcessUnwinder {
 
     /// Adds who created the goroutine, and its creator: the kernel puts a zero before each.
     fn add_creators(&self, unwound: &mut UnwoundStack, stack: &CapturedStack) {
-        let Some(goroutine) = &stack.goroutine else {
+        // The first is the runtime's own.
+        let Some(goroutine) = stack.goroutine.as_ref().filter(|it| it.id != 1) else {
             return;
         };
         let alone = [0, goroutine.created_at];
