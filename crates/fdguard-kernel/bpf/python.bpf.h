@@ -21,9 +21,10 @@
 
 enum { OWNED_BY_GENERATOR = 1, OWNED_BY_C_STACK = 3 };
 
-// glibc on x86-64 keeps the values of a thread in blocks of 32 pairs (sequence, value); 32 pointers
-// to blocks are here in struct pthread. The thread state that is found so must name the thread.
-enum { THREAD_BLOCKS = 0x510, BLOCK_KEYS = 32, THREAD_KEYS = 1024 };
+// glibc on x86-64 keeps the values of a thread in blocks of 32 pairs (sequence, value). The first
+// block is in struct pthread, and 32 pointers to blocks follow it. The thread state that is found so
+// must name the thread.
+enum { FIRST_BLOCK = 0x310, THREAD_BLOCKS = 0x510, BLOCK_KEYS = 32, THREAD_KEYS = 1024 };
 
 // As PythonLayout::to_bytes has it. In python_files the addresses are the file's own.
 struct python_layout {
@@ -60,6 +61,9 @@ struct python_layout {
     u16 state_is_ascii;
     u16 bytes_length;
     u16 bytes_start;
+    // Written here, not by user space.
+    u32 known_key;
+    u32 unused;
 };
 
 struct python_file_key {
@@ -128,33 +132,50 @@ INLINE u64 python_mix(u64 hash, u64 word)
     return hash ^ hash >> 29;
 }
 
-// Finds the thread state of this thread by the interpreter's key, as PyGILState_GetThisThreadState
-// does. False if the thread runs no Python.
-INLINE bool find_python_thread(struct python_walk *walk)
+// The key under which the interpreter keeps thread states, plus 1; 0 if there is none yet. It is
+// remembered while it leads to thread states.
+INLINE u32 python_thread_key(struct python_layout *layout)
 {
-    const struct python_layout *at = &walk->layout;
-    u64 self = current()->thread.fsbase;
-    u64 block = 0, thread = 0, finalizing = 0;
+    if (layout->known_key)
+        return layout->known_key;
     struct {
         s32 is_initialized;
         u32 key;
     } tss = {};
-    bpf_probe_read_user(&tss, sizeof(tss), (void *)(at->runtime + at->runtime_thread_key));
+    u64 place = layout->runtime + layout->runtime_thread_key;
+    bpf_probe_read_user(&tss, sizeof(tss), (void *)place);
     if (tss.is_initialized != 1 || tss.key >= THREAD_KEYS)
+        return 0;
+    layout->known_key = tss.key + 1;
+    return layout->known_key;
+}
+
+// The value of this thread for a key; 0 if it has none.
+INLINE u64 thread_value(u64 self, u32 key)
+{
+    u64 value = 0, block = self + FIRST_BLOCK;
+    if (key >= BLOCK_KEYS)
+        bpf_probe_read_user(&block, sizeof(block),
+                            (void *)(self + THREAD_BLOCKS + key / BLOCK_KEYS * 8));
+    bpf_probe_read_user(&value, sizeof(value), (void *)(block + key % BLOCK_KEYS * 16 + 8));
+    return value;
+}
+
+// Finds the thread state of this thread by the interpreter's key, as PyGILState_GetThisThreadState
+// does. False if the thread runs no Python.
+INLINE bool find_python_thread(struct python_walk *walk, struct python_layout *layout)
+{
+    const struct python_layout *at = &walk->layout;
+    u64 self = current()->thread.fsbase;
+    u32 key = python_thread_key(layout);
+    u64 thread = key ? thread_value(self, key - 1) : 0;
+    if (!thread || bpf_probe_read_user(walk->thread, (at->thread_id + 8) & 0xff, (void *)thread) ||
+        PYTHON_WORD(walk->thread, at->thread_id) != self) {
+        layout->known_key = 0;
         return false;
-    bpf_probe_read_user(&block, sizeof(block),
-                        (void *)(self + THREAD_BLOCKS + tss.key / BLOCK_KEYS * 8));
-    if (!block)
-        return false;
-    bpf_probe_read_user(&thread, sizeof(thread),
-                        (void *)(block + tss.key % BLOCK_KEYS * 16 + 8));
-    if (!thread)
-        return false;
-    if (bpf_probe_read_user(walk->thread, (at->thread_id + 8) & 0xff, (void *)thread))
-        return false;
-    if (PYTHON_WORD(walk->thread, at->thread_id) != self)
-        return false;
+    }
     // Who finalizes the interpreter frees the states of the other threads.
+    u64 finalizing = 0;
     if (bpf_probe_read_user(&finalizing, sizeof(finalizing),
                             (void *)(at->runtime + at->runtime_finalizing)))
         return false;
@@ -215,10 +236,10 @@ static long walk_python_frame(u32 index, void *unused)
 }
 
 // Walks the calling thread. False if it has no frame.
-INLINE bool walk_python(struct python_walk *walk, const struct python_layout *layout)
+INLINE bool walk_python(struct python_walk *walk, struct python_layout *layout)
 {
     walk->layout = *layout;
-    if (!find_python_thread(walk))
+    if (!find_python_thread(walk, layout))
         return false;
     u64 next = PYTHON_WORD(walk->thread, walk->layout.thread_frame);
     // In 3.11 and 3.12 the frame is found through the C stack.

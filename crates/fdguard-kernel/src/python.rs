@@ -66,7 +66,7 @@ pub struct PythonLayoutOffsets {
 
 impl PythonLayout {
     /// The size of `struct python_layout`.
-    pub(crate) const SIZE: usize = 4 * 8 + 28 * 2;
+    pub(crate) const SIZE: usize = 4 * 8 + 28 * 2 + 8;
 
     /// The layout of an interpreter whose file was loaded this far from its own addresses.
     #[must_use]
