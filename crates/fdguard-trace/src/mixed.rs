@@ -1,14 +1,17 @@
 //! The source of a program that fdguard starts with the library: processes in its tree that became
 //! programs without the library are followed by the kernel from then on, if it may.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fdguard_core::event::CollectedEvents;
 use fdguard_core::{Gap, TraceKey};
 use fdguard_kernel::TracerScope;
 
+use crate::go::is_go;
 use crate::kernel::KernelSource;
 use crate::observed_trace::{UntracedProgram, is_alive};
 use crate::preload::PreloadSource;
@@ -24,6 +27,35 @@ pub(crate) struct MixedSource {
     kernel: OnceLock<Option<KernelSource>>,
     /// The processes that the kernel follows, with their names.
     followed: Mutex<BTreeMap<u32, String>>,
+    examined: Mutex<ExaminedPrograms>,
+}
+
+/// Which programs that record are Go programs, which the library sees only a part of.
+#[derive(Debug, Default)]
+struct ExaminedPrograms {
+    keys: BTreeSet<TraceKey>,
+    /// By device, inode and size of their files.
+    files: HashMap<(u64, u64, u64), bool>,
+}
+
+impl ExaminedPrograms {
+    /// The Go programs among those that are new.
+    fn new_go(&mut self, keys: &[TraceKey]) -> Vec<TraceKey> {
+        self.keys.retain(|key| keys.binary_search(key).is_ok());
+        let new = keys.iter().filter(|key| self.keys.insert(**key));
+        let new: Vec<TraceKey> = new.copied().collect();
+        new.into_iter().filter(|key| self.is_go(key.pid)).collect()
+    }
+
+    fn is_go(&mut self, pid: u32) -> bool {
+        let exe = format!("/proc/{pid}/exe");
+        let Ok(meta) = std::fs::metadata(&exe) else {
+            return false;
+        };
+        let file = (meta.dev(), meta.ino(), meta.size());
+        let known = self.files.entry(file);
+        *known.or_insert_with(|| is_go(Path::new(&exe)))
+    }
 }
 
 impl MixedSource {
@@ -32,6 +64,7 @@ impl MixedSource {
             library,
             kernel: OnceLock::new(),
             followed: Mutex::default(),
+            examined: Mutex::default(),
         }
     }
 
@@ -86,6 +119,14 @@ impl TraceSource for MixedSource {
 
     fn processes(&self) -> Result<Vec<TraceKey>, Error> {
         let mut keys = self.library.processes()?;
+        let go = {
+            let mut examined = self.examined.lock().unwrap_or_else(PoisonError::into_inner);
+            examined.new_go(&keys)
+        };
+        for key in go {
+            let comm = fdguard_proc::process::name(key.pid).unwrap_or_default();
+            self.follow(key.pid, &comm);
+        }
         if let Some(kernel) = self.kernel() {
             keys.extend(kernel.processes()?);
             keys.sort_unstable();
@@ -127,7 +168,7 @@ impl TraceSource for MixedSource {
         for (pid, comm) in followed.iter() {
             gaps.push(Gap::new(
                 format!("what {comm} (pid {pid}) opened in its first moments"),
-                "it cannot load fdguard's library, and the kernel traces it since fdguard noticed",
+                "fdguard's library does not see into it, and the kernel traces it since fdguard noticed",
                 "trace with --source ebpf, to see it from its first instruction on",
             ));
         }

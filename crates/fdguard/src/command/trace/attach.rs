@@ -191,7 +191,7 @@ fn notify_step(step: &AttachStep<'_>) {
             notify("tracing by the kernel (eBPF), as requested");
         }
         AttachStep::ByKernel { because: Some(one) } => notify(&format!(
-            "tracing by the kernel (eBPF): cannot enter {}: {}",
+            "tracing by the kernel (eBPF): the library cannot see into {}: {}",
             name(one.pid, &one.comm),
             one.failure.reason
         )),
