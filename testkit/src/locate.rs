@@ -108,7 +108,7 @@ fn is_fresh(path: &Path) -> bool {
 
 /// Whether a victim is missing or older than its source.
 pub(crate) fn is_older(victim: &Path, source: &Path) -> bool {
-    !modified(victim).is_some_and(|built| Some(built) >= modified(source))
+    modified(victim).is_none_or(|built| Some(built) < modified(source))
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
