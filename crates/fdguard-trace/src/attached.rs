@@ -1,5 +1,6 @@
 //! A trace of processes that were already running.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,12 @@ use fdguard_attach::Target;
 use fdguard_kernel::{LoadRefusal, TracerScope};
 
 use crate::Error;
+use crate::go::is_go;
 use crate::inject::{AttachFailure, InjectSource, comm};
 use crate::kernel::KernelSource;
 use crate::launch::Options;
 use crate::observed_trace::is_alive;
+use crate::program::GO;
 use crate::session::TraceSession;
 use crate::source_kind::SourceKind;
 
@@ -84,7 +87,7 @@ pub enum AttachStep<'a> {
     Refused(&'a AttachRefusal),
     /// The kernel reports what all of them do from now on.
     ByKernel {
-        /// The process that the library cannot enter; `None` if the user chose the kernel.
+        /// The process that the library cannot see into; `None` if the user chose the kernel.
         because: Option<&'a AttachRefusal>,
     },
     /// The kernel would be needed, and refuses.
@@ -112,12 +115,16 @@ impl AttachedTrace {
         let examined: Vec<Examined> = pids.iter().copied().map(examine).collect();
         let may_choose = options.source.is_none() && options.protect.is_none();
         let mut refusals = examined.iter().filter_map(|(pid, comm, result)| {
-            let failure = result.as_ref().err().filter(|one| one.by_kernel)?;
-            Some(AttachRefusal {
-                pid: *pid,
-                comm: comm.clone(),
-                failure: failure.clone(),
-            })
+            let failure = match result {
+                Err(failure) => failure.by_kernel.then(|| failure.clone())?,
+                // The library would see its C code only.
+                Ok(_) => {
+                    let exe = format!("/proc/{pid}/exe");
+                    is_go(Path::new(&exe)).then(|| AttachFailure::other(GO))?
+                }
+            };
+            let (pid, comm) = (*pid, comm.clone());
+            Some(AttachRefusal { pid, comm, failure })
         });
         let first = refusals.next().filter(|_| may_choose);
         if let Some(first) = first {

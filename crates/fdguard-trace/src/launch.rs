@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::kernel::KernelSource;
+use crate::mixed::MixedSource;
 use crate::preload::PreloadSource;
 use crate::program::TracedProgram;
 use crate::protection::Protection;
@@ -84,7 +85,11 @@ impl TracedCommand {
         let mut after = before.clone();
         source.environment(&mut after);
         start.envs(after.into_iter().filter(|one| !before.contains(one)));
-        let mut session = TraceSession::start(source, options)?;
+        // Where the user chose the library, it alone is used.
+        let mut session = match options.source {
+            Some(_) => TraceSession::start(source, options)?,
+            None => TraceSession::start(MixedSource::new(source), options)?,
+        };
         let child = spawn(command, &mut start)?;
         session.add_root(child.id());
         Ok(Self {

@@ -23,6 +23,7 @@ mod kernel;
 mod launch;
 mod lifetimes;
 mod listener;
+mod mixed;
 mod module_files;
 mod node;
 mod observed_trace;

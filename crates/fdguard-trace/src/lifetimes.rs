@@ -227,6 +227,8 @@ impl Lifetimes {
 /// Which sites are wanted: naming a stack takes longer than most programs take to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteDetail {
+    /// Those of processes that may leak: for a whole host, most of whose programs do not.
+    Suspicious,
     /// Those that hold something; all if one leaks, because others may use its line correctly.
     Held,
     /// Every site.
@@ -234,9 +236,27 @@ pub enum SiteDetail {
 }
 
 impl UnnamedProcess {
+    /// Whether a path leaks by itself, or many descriptors are open: then several paths may be one
+    /// line.
+    fn may_leak(&self) -> bool {
+        const MANY: usize = 4 * LEAST;
+        let open: usize = self.paths.iter().map(|(_, one)| one.live.len()).sum();
+        let leaks = |history: &PathHistory| {
+            let path = NamedPath {
+                stack: Stack::new(),
+                history: history.clone(),
+            };
+            sites(vec![path]).iter().any(JudgedSite::is_leaking)
+        };
+        open >= MANY || self.paths.iter().any(|(_, history)| leaks(history))
+    }
+
     /// Replaces addresses with lines.
     pub(crate) fn name(mut self, symbols: &mut Symbols, detail: SiteDetail) -> TracedProcess {
-        if detail == SiteDetail::Held {
+        if detail == SiteDetail::Suspicious && !self.may_leak() {
+            return self.process;
+        }
+        if detail != SiteDetail::Every {
             let holds =
                 |history: &PathHistory| !history.live.is_empty() || history.recent.len() > 1;
             let held = self.paths.iter().filter(|(_, history)| holds(history));

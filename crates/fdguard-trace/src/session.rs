@@ -123,7 +123,8 @@ impl TraceSession {
         let outlived: Vec<TraceKey> = latest.filter(|key| self.source.is_outlived(*key)).collect();
         for key in outlived {
             self.outlived.insert(key);
-            self.became.insert(key.pid, self.source.untraced(key.pid));
+            let untraced = self.source.untraced(key.pid);
+            self.became.extend(untraced.map(|one| (key.pid, one)));
         }
         tables.outlive(&self.outlived);
         let gone = if self.is_observer {
@@ -247,6 +248,7 @@ impl TraceSession {
     fn scope(&self, tables: &ProcessTables) -> TraceScope {
         let mut became = self.listener.pump().children.became().clone();
         became.extend(self.became.clone());
+        became.retain(|pid, _| !self.source.follows(*pid));
         TraceScope {
             backend: self.source.backend(),
             is_late: self.source.is_late(),
@@ -280,7 +282,8 @@ impl TraceSession {
         {
             let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
             if exe.is_some() && self.examined.get(&pid) != exe.as_ref() {
-                self.became.insert(pid, self.source.untraced(pid));
+                let untraced = self.source.untraced(pid);
+                self.became.extend(untraced.map(|one| (pid, one)));
                 self.examined.extend(exe.map(|exe| (pid, exe)));
             }
         }

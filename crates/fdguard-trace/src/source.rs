@@ -56,9 +56,14 @@ pub trait TraceSource: Debug + Send + Sync {
         BlindReason::NotLoaded
     }
 
-    /// A process that does not record, and why.
-    fn untraced(&self, pid: u32) -> UntracedProgram {
-        UntracedProgram::from_pid(pid).or_because(self.unloaded())
+    /// A process that does not record, and why; `None` if it does from now on.
+    fn untraced(&self, pid: u32) -> Option<UntracedProgram> {
+        Some(UntracedProgram::from_pid(pid).or_because(self.unloaded()))
+    }
+
+    /// Whether it traces a process although that has no library.
+    fn follows(&self, _pid: u32) -> bool {
+        false
     }
 
     /// Whether its processes ran before the trace: then even one that has done nothing since holds

@@ -58,6 +58,12 @@ pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {
         "start the program with fdguard trace --source launch, if it is dynamically linked",
     );
     add(
+        all.failures.given_up,
+        "the lines of {} stacks at the end",
+        "the machine was too busy to unwind them in time",
+        "trace fewer processes at once, or for a shorter time",
+    );
+    add(
         all.unlisted.len() as u64,
         "the descriptors that {} processes held before",
         "they belong to another user, and fdguard may not list them",

@@ -88,6 +88,11 @@ impl KernelSource {
         Ok(LaunchWindow(self))
     }
 
+    /// Whether it has records of this program.
+    pub(crate) fn has(&self, key: TraceKey) -> bool {
+        self.trace.records().has(key)
+    }
+
     /// Ends the recording. What was recorded can still be read.
     pub fn stop(&self) {
         self.trace.stop();
@@ -143,11 +148,11 @@ impl TraceSource for KernelSource {
         false
     }
 
-    fn untraced(&self, pid: u32) -> UntracedProgram {
-        UntracedProgram {
+    fn untraced(&self, pid: u32) -> Option<UntracedProgram> {
+        Some(UntracedProgram {
             comm: fdguard_proc::process::name(pid).unwrap_or_default(),
             blind: BlindReason::NotFollowed,
-        }
+        })
     }
 
     fn is_running(&self, key: TraceKey) -> bool {

@@ -358,6 +358,10 @@ impl KernelRecords {
         shown.map(|one| one.key).collect()
     }
 
+    pub(super) fn has(&self, key: TraceKey) -> bool {
+        self.processes.contains_key(&key)
+    }
+
     /// The processes that run.
     pub(super) fn pids(&self) -> Vec<u32> {
         self.current.keys().copied().collect()

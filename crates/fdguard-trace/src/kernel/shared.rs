@@ -26,6 +26,8 @@ const OLD: u64 = 2_000_000_000;
 /// Comparisons take at most this part of the time.
 const SHARE: u32 = 20;
 
+/// How long the last stacks may take.
+const UNWINDING: Duration = Duration::from_secs(10);
 /// The most stacks that wait for their first event.
 const MOST_ARRIVED: usize = 4096;
 
@@ -326,9 +328,11 @@ impl KernelTrace {
         }
         reading.tracer = None;
         drop(reading);
-        // Everything is unwound before it ends.
+        self.stacks.wait(UNWINDING);
         let unwinding = lock(&self.unwinding).take();
-        drop(unwinding);
+        if let Some(unwinding) = unwinding {
+            unwinding.give_up();
+        }
     }
 
     /// What was not seen.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -43,6 +44,8 @@ pub(super) enum KernelLesson<'a> {
 pub(super) struct UnwindFailures {
     /// Stacks of programs that were gone before their files could be looked up.
     pub(super) unknown: u64,
+    /// Stacks that were not unwound when the trace ended.
+    pub(super) given_up: u64,
     /// Files that are mapped and cannot be opened, with a process that has them.
     pub(super) unreadable: BTreeSet<(PathBuf, u32)>,
     /// Stacks of goroutines whose creation was not seen.
@@ -56,6 +59,8 @@ pub(super) struct UnwindFailures {
 pub(super) struct UnwindThread {
     tasks: Option<Sender<UnwindTask>>,
     thread: Option<JoinHandle<()>>,
+    /// What is left is not unwound any more.
+    is_late: Arc<AtomicBool>,
 }
 
 impl UnwindThread {
@@ -66,13 +71,21 @@ impl UnwindThread {
         learn: impl Fn(KernelLesson<'_>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (tasks, received) = mpsc::channel();
+        let is_late = Arc::new(AtomicBool::new(false));
+        let given_up = Arc::clone(&is_late);
         let thread = std::thread::Builder::new()
             .name("fdguard-unwind".to_owned())
-            .spawn(move || work(&received, &stacks, &failures, &learn))?;
+            .spawn(move || work(&received, &stacks, (&failures, &given_up), &learn))?;
         Ok(Self {
             tasks: Some(tasks),
             thread: Some(thread),
+            is_late,
         })
+    }
+
+    /// Gives up what is not unwound yet: it is counted, without lines.
+    pub(super) fn give_up(&self) {
+        self.is_late.store(true, Ordering::Release);
     }
 
     pub(super) fn send(&self, task: UnwindTask) {
@@ -96,7 +109,7 @@ impl Drop for UnwindThread {
 fn work(
     tasks: &Receiver<UnwindTask>,
     stacks: &StackStore,
-    failures: &Mutex<UnwindFailures>,
+    (failures, is_late): (&Mutex<UnwindFailures>, &AtomicBool),
     learn: &dyn Fn(KernelLesson<'_>),
 ) {
     let mut files = UnwindFiles::new();
@@ -105,6 +118,12 @@ fn work(
     let mut programs: HashMap<TraceKey, ProcessUnwinder> = HashMap::new();
     for task in tasks {
         match task {
+            UnwindTask::Stack(_, stack) if is_late.load(Ordering::Acquire) => {
+                let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                failures.given_up += 1;
+                stacks.insert(stack.number, Vec::new());
+            }
+            _ if is_late.load(Ordering::Acquire) => {}
             UnwindTask::Change(ProcessChange::Forked { parent, child }) => {
                 if let Some(program) = programs.get(&parent) {
                     programs.insert(child, program.for_child(child.pid));

@@ -194,7 +194,7 @@ fn a_program_in_a_sandbox_is_traced_by_the_kernel_unasked() {
     let mut runner = Runner::of(&mut Command::new(program));
     let pid = runner.pid.to_string();
     let mut attaching = Attaching::start(&["trace", "--every", "20ms", &pid]);
-    attaching.wait_for("tracing by the kernel (eBPF): cannot enter");
+    attaching.wait_for("tracing by the kernel (eBPF): the library cannot see into");
     runner.say("o");
     runner.say("o");
     let done = attaching.interrupt();

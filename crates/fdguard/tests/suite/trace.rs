@@ -111,7 +111,7 @@ fn a_script_that_becomes_a_static_program_is_told_and_its_table_is_not_taken_for
     };
     let script = "exec 3</dev/null 4</dev/null 5</dev/null; exec \"$0\" 3";
     let said = trace(
-        &["--json"],
+        &["--json", "--source", "launch"],
         "bash",
         &["-c", script, program.to_str().unwrap()],
     );

@@ -145,7 +145,7 @@ pub(in crate::command) fn attach_to(
             notify("tracing by the kernel (eBPF), as requested");
         }
         AttachStep::ByKernel { because: Some(one) } => notify(&format!(
-            "tracing by the kernel (eBPF): cannot enter {}: {}",
+            "tracing by the kernel (eBPF): the library cannot see into {}: {}",
             name(one.pid, &one.comm),
             one.failure.reason
         )),

@@ -3,13 +3,11 @@
 use std::time::Instant;
 
 use fdguard_process::signals::Signals;
-use fdguard_trace::{AttachedTrace, Error, Options, TraceState, TracedProcess};
+use fdguard_trace::{AttachedTrace, Error, Options, SiteDetail, TraceState, TracedProcess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::run_loop::{WatchOutcome, notify};
-use super::{
-    Finished, Outputs, Owner, PATIENCE, attach, detail, has_findings, open, report, source,
-};
+use super::{Finished, Outputs, Owner, PATIENCE, attach, has_findings, open, report, source};
 use crate::cli::{SourceArg, TraceArgs};
 use crate::command::settings;
 use crate::exit::{self, HintedError};
@@ -34,7 +32,7 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
         traced.session.poll()?;
     }
     attach::leave(&traced);
-    let state = traced.session.finish(detail(args), false)?;
+    let state = traced.session.finish(SiteDetail::Suspicious, false)?;
     let root = foremost(&state).map_or(0, |one| one.pid);
     let finished = Finished {
         report: report(&state, &watched, (root, &[]), &settings),
