@@ -315,6 +315,16 @@ fn hard_limit() -> u32 {
     u32::try_from(limit).unwrap_or(u32::MAX)
 }
 
+/// Other programs make and remove directories in a directory that is open here.
+fn without_links(mut document: Value) -> Value {
+    for fd in document["fds"].as_array_mut().into_iter().flatten() {
+        if fd["class"] == "directory" {
+            fd["detail"]["links"] = Value::Null;
+        }
+    }
+    document
+}
+
 #[test]
 fn a_large_table_is_the_same_in_both_tiers() {
     // More than the numbers of two parts, and more than 20,000 where that is allowed.
@@ -328,8 +338,8 @@ fn a_large_table_is_the_same_in_both_tiers() {
     let probe = Probe::new().unwrap();
     let auto = probe.snapshot(holder.pid(), Options::default()).unwrap();
     assert_eq!(auto.tier, Tier::Kernel, "{most} descriptors");
-    let by_kernel = without_the_moment(document(&auto));
-    let in_full = without_the_moment(look(holder.pid(), Depth::Full));
+    let by_kernel = without_links(without_the_moment(document(&auto)));
+    let in_full = without_links(without_the_moment(look(holder.pid(), Depth::Full)));
     let (ours, theirs) = (&by_kernel["fds"], &in_full["fds"]);
     assert_eq!(
         ours.as_array().unwrap().len(),
