@@ -1,7 +1,7 @@
 //! `fdguard trace` by programs in the kernel: for programs that cannot load the library.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use testkit::{have, is_root, skip};
