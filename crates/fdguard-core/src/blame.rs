@@ -19,6 +19,7 @@ const LOADERS: &[&str] = &["jdk.internal.loader.", "jdk.internal.module."];
 
 /// The frames of the application's own code, innermost first. Console scripts are excluded.
 pub fn own_frames(stack: &[Frame]) -> impl Iterator<Item = &Frame> {
+    let stack = without_callers(stack);
     let outer = stack.get(linked_in(stack)..).unwrap_or_default();
     let own = outer.iter().filter(|frame| is_own(frame));
     own.filter(|frame| !is_launcher(frame, stack))
@@ -49,6 +50,7 @@ fn linked_in(stack: &[Frame]) -> usize {
 /// interpreter are left whose program is not read.
 #[must_use]
 pub fn culprit(stack: &[Frame]) -> Option<&Frame> {
+    let stack = without_callers(stack);
     let spoken = || stack.iter().filter(|frame| is_spoken(frame));
     let package = || {
         let mut named = stack
@@ -70,6 +72,7 @@ pub fn culprit(stack: &[Frame]) -> Option<&Frame> {
 /// The place to blame: the culprit's, and of a program without names its file.
 #[must_use]
 pub fn blamed(stack: &[Frame]) -> Option<Culprit> {
+    let stack = without_callers(stack);
     if let Some(own) = own_frames(stack).next() {
         return Some(own.into());
     }
@@ -86,7 +89,7 @@ pub fn blamed(stack: &[Frame]) -> Option<Culprit> {
 /// itself acts on its own, whatever the outer frames are.
 #[must_use]
 pub fn is_programs(stack: &[Frame]) -> bool {
-    for frame in stack {
+    for frame in without_callers(stack) {
         if is_loader(frame) {
             return false;
         }
@@ -95,6 +98,14 @@ pub fn is_programs(stack: &[Frame]) -> bool {
         }
     }
     false
+}
+
+/// Go's runtime opens its poller once, on whatever goroutine is the first to need it: its callers
+/// did not ask for it.
+fn without_callers(stack: &[Frame]) -> &[Frame] {
+    let is_poller = |frame: &Frame| frame.language == Language::Go && go::is_poller(frame);
+    let end = stack.iter().position(is_poller).map(|at| at + 1);
+    stack.get(..end.unwrap_or(stack.len())).unwrap_or(stack)
 }
 
 fn is_loader(frame: &Frame) -> bool {

@@ -4,6 +4,8 @@
 //! machine that compiled it; with `-trimpath` it begins with the path of the package or, in a
 //! module that was downloaded, with the module and its version.
 
+use crate::origin::Frame;
+
 /// The first part of the paths of the standard library's packages.
 const STANDARD: &[&str] = &[
     "archive",
@@ -83,6 +85,15 @@ pub(super) fn is_ground(function: &str, file: Option<&str>) -> bool {
     let first = package.split('/').next().unwrap_or_default();
     let is_inner = matches!(first, "runtime" | "syscall" | "internal" | "");
     is_inner && is_standard(package, file)
+}
+
+/// Whether the runtime sets up its poller here.
+pub(super) fn is_poller(frame: &Frame) -> bool {
+    let function = frame.function.as_deref().unwrap_or_default();
+    matches!(
+        function,
+        "internal/poll.runtime_pollServerInit" | "runtime.netpollGenericInit"
+    )
 }
 
 /// The path of the package: `gopkg.in/yaml%2ev3.(*Decoder).Decode` is of `gopkg.in/yaml%2ev3`.

@@ -175,6 +175,24 @@ fn r19_gos_library_is_passed_over() {
 }
 
 #[test]
+fn r19_gos_poller_is_not_blamed_on_the_line_that_needed_it_first() {
+    let frames = [
+        (
+            Go,
+            "/usr/local/go/src/runtime/netpoll_epoll.go|runtime.netpollinit|23|",
+        ),
+        (
+            Go,
+            "/usr/local/go/src/runtime/netpoll.go|runtime.netpollGenericInit|197|",
+        ),
+        (Go, "/usr/local/go/src/os/file.go|os.Open|9|"),
+        (Go, "/srv/app/main.go|main.main|33|"),
+    ];
+    assert_eq!(blamed(&frames).as_deref(), Some("runtime.netpollinit"));
+    assert!(!super::is_programs(&stack(&frames)));
+}
+
+#[test]
 fn r19_with_nothing_else_left_the_library_is_named() {
     let library = "/srv/.venv/lib/python3.11/site-packages/celery/worker.py|start|4|";
     let found = blamed(&[(Native, "|||/lib/libc.so.6"), (Python, library)]);
