@@ -189,7 +189,7 @@ fn r19_gos_poller_is_not_blamed_on_the_line_that_needed_it_first() {
         (Go, "/srv/app/main.go|main.main|33|"),
     ];
     assert_eq!(blamed(&frames).as_deref(), Some("runtime.netpollinit"));
-    assert!(!super::is_programs(&stack(&frames)));
+    assert!(!is_programs(&stack(&frames)));
 }
 
 #[test]
