@@ -161,8 +161,10 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let exe = format!("/proc/{}/exe", child.id());
-        while std::fs::read_link(&exe).is_ok_and(|link| link != program) {
+        // The link is there before the file is mapped.
+        let maps = format!("/proc/{}/maps", child.id());
+        let name = program.display().to_string();
+        while std::fs::read_to_string(&maps).is_ok_and(|maps| !maps.contains(&name)) {
             std::thread::yield_now();
         }
         let files = ModuleFiles::new(child.id());
