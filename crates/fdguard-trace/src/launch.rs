@@ -51,10 +51,7 @@ impl TracedCommand {
         let program = TracedProgram::find(name)?;
         let (kernel, reason) = source_kind::for_launch(&program, options)?;
         let launched = match kernel {
-            Some(source) => {
-                source.expect_go(&program.path);
-                Self::launch_in_kernel(command, &program, options, source)?
-            }
+            Some(source) => Self::launch_in_kernel(command, &program, options, source)?,
             None => Self::launch_with_library(command, options)?,
         };
         Ok(Self { reason, ..launched })

@@ -76,22 +76,18 @@ impl KernelSource {
         self.trace.follow(pid)
     }
 
-    /// A Go program is about to be started: new goroutines are seen from its first on.
-    pub(crate) fn expect_go(&self, file: &Path) {
-        if let Some(program) = GoProgram::read(file) {
-            self.trace.expect_go(&program);
-        }
-    }
-
     /// The next program that this thread starts is traced from its first instruction on.
     pub(crate) fn launch_window(&self) -> io::Result<LaunchWindow<'_>> {
         self.trace.follow_own(true)?;
         Ok(LaunchWindow(self))
     }
 
-    /// A program is about to be started: if it is Python, the kernel recognises it by itself, so
-    /// that its first lines are known.
+    /// A program is about to be started: if it is Go or Python, the kernel knows it before its first
+    /// instruction, so that its first goroutines and lines are known.
     pub(crate) fn expect_program(&self, path: &Path) {
+        if let Some(program) = GoProgram::read(path) {
+            self.trace.expect_go(&program);
+        }
         if let Some(file) = python::find_in_program(path) {
             self.trace.add_python_file(&file);
         }
