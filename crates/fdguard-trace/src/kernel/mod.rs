@@ -82,8 +82,8 @@ impl KernelSource {
         Ok(LaunchWindow(self))
     }
 
-    /// A program is about to be started: if it is Go or Python, the kernel knows it before its first
-    /// instruction, so that its first goroutines and lines are known.
+    /// A program is about to be started: if it is Go or Python, the kernel knows it before its
+    /// first instruction, so that its first goroutines and lines are known.
     pub(crate) fn expect_program(&self, path: &Path) {
         if let Some(program) = GoProgram::read(path) {
             self.trace.expect_go(&program);
