@@ -1,0 +1,3 @@
+//! The output of services, line by line.
+
+pub(crate) use fdguard_supervise::output::fuzz_output as run;
