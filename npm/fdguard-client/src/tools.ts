@@ -77,6 +77,20 @@ export class SessionTool {
     return { type: "function_call_output" as const, call_id: call.call_id, output: content };
   }
 
+  /** The fields of a tool of LangChain: `new DynamicStructuredTool(tool.langchain())`. */
+  langchain() {
+    const { name, description } = this;
+    return { name, description, schema: this.schema(), func: this.#text };
+  }
+
+  /** A tool of the Vercel AI SDK, for `tools: { bash: … }`; `jsonSchema` is the function of its package `ai`. */
+  aiSdk<S>(jsonSchema: (schema: any) => S) {
+    const { description } = this;
+    return { description, inputSchema: jsonSchema(this.schema()), execute: this.#text };
+  }
+
+  #text = async (given: unknown): Promise<string> => (await this.#answer(given)).content;
+
   /** A model can react to a result and to an error. */
   async #answer(given: unknown): Promise<{ content: string; isError: boolean }> {
     try {
@@ -91,8 +105,8 @@ export class SessionTool {
 /** A result as text for a model. */
 export function describe(result: Result, longest = LONGEST): string {
   const parts = [cut(result.stdout, longest)];
-  if (result.stderr?.text) parts.push(`stderr:\n${cut(result.stderr, longest)}`);
-  if (result.earlier?.text) parts.push(`output of earlier commands:\n${cut(result.earlier, longest)}`);
+  if (result.stderr?.text.trim()) parts.push(`stderr:\n${cut(result.stderr, longest)}`);
+  if (result.earlier?.text.trim()) parts.push(`output of earlier commands:\n${cut(result.earlier, longest)}`);
   const { how, status } = result.outcome;
   let ended = `[${how}${status == null ? "" : ` ${status}`}]`;
   if (result.wasReset) ended += " [the interpreter was restarted: variables are lost]";

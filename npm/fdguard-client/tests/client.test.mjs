@@ -10,6 +10,8 @@ import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { DynamicStructuredTool } from "@langchain/core/tools";
+import { jsonSchema, tool as aiTool } from "ai";
 import { CommandFailed, ConnectionFailed, Host, ProblemError, SessionTool, StartFailed, check, isOk } from "fdguard-client";
 
 const program = process.env.FDGUARD;
@@ -135,6 +137,21 @@ describe("sessions", () => {
     assert.match((await tool.openaiResponseResult({ call_id: "c2", arguments: "{" })).output, /^error: /);
     assert.equal(tool.openaiResponse().parameters.type, "object");
     assert.match(await tool.run("seq 1000"), /^1\n2\n[^]*characters left out[^]*1000\n\[exited 0\]$/);
+    await shell.close();
+  });
+
+  it("are tools of LangChain and of the AI SDK", async () => {
+    const shell = await host.session("bash", { channel: "pipes" });
+    const tool = new SessionTool(shell, { name: "bash" });
+    const chained = new DynamicStructuredTool(tool.langchain());
+    assert.equal(await chained.invoke({ code: "x=3; echo $x" }), "3\n[exited 0]");
+    const call = { type: "tool_call", id: "l1", name: "bash", args: { code: "echo $x; false" } };
+    const message = await chained.invoke(call);
+    assert.deepEqual([message.tool_call_id, message.content], ["l1", "3\n[exited 1]"]);
+    const made = aiTool(tool.aiSdk(jsonSchema));
+    assert.equal(made.inputSchema.jsonSchema.required[0], "code");
+    assert.equal(await made.execute({ code: "echo $x" }, { toolCallId: "a1", messages: [] }), "3\n[exited 0]");
+    assert.match(await made.execute({}, { toolCallId: "a2", messages: [] }), /^error: /);
     await shell.close();
   });
 
