@@ -45,22 +45,23 @@ fuzz-smoke *args:
 pictures:
     docs/pictures/make
 
-# check licences, advisories and bans; needs cargo-deny
+# check licences, sources and bans; with cargo-deny also advisories
 deny:
-    cargo deny check
+    cargo run -q -p xtask -- dependencies
+    if command -v cargo-deny >/dev/null; then cargo deny check; fi
 
-# build an archive with the program, man pages and completions in target/dist
-dist:
-    #!/usr/bin/env bash
-    set -euo pipefail
-    cargo build --release --locked -p fdguard
-    host=$(rustc -vV | sed -n 's/^host: //p')
-    version=$(target/release/fdguard --version | cut -d' ' -f2)
-    name=fdguard-$version-$host
-    out=target/dist/$name
-    rm -rf "$out" && mkdir -p "$out/completions"
-    cp target/release/fdguard README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$out"
-    cp -r docs/generated/man "$out/man"
-    for shell in bash zsh fish; do "$out/fdguard" completions "$shell" > "$out/completions/fdguard.$shell"; done
-    tar -C target/dist --sort=name --owner=0 --group=0 --numeric-owner -czf "target/dist/$name.tar.gz" "$name"
-    ls -l "target/dist/$name.tar.gz"
+# make what a release has, in target/dist: archive, .deb, wheels, npm packages, SBOM, checksums
+dist *args:
+    packaging/dist {{args}}
+
+# install each artefact of target/dist in a clean place and use it there
+verify *args:
+    packaging/verify {{args}}
+
+# build twice in two directories and compare the artefacts byte by byte
+reproduce *args:
+    packaging/reproduce {{args}}
+
+# pack every published crate and build it from what was packed
+crates *args:
+    packaging/crates {{args}}

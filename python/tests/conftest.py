@@ -1,7 +1,9 @@
 """The plugin's own tests. They run with what is installed: python/test installs both wheels before."""
 
 import os
+import pathlib
 import shutil
+import subprocess
 import sysconfig
 
 import pytest
@@ -10,6 +12,35 @@ pytest_plugins = ["pytester"]
 
 # Enough for a traced run on a busy machine.
 PATIENCE = 300
+
+# Reports a skipped test, and fails where that is not allowed: the same for all languages.
+SKIP = pathlib.Path(__file__).resolve().parents[2] / "testkit" / "skip"
+
+
+class Skips:
+    """Reports what was skipped, once for all workers of xdist."""
+
+    def __init__(self):
+        self.are_allowed = True
+
+    def pytest_runtest_logreport(self, report):
+        if not report.skipped or hasattr(report, "wasxfail"):
+            return
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        told = subprocess.run([SKIP, report.nodeid, reason.removeprefix("Skipped: ")])
+        self.are_allowed &= told.returncode == 0
+
+    pytest_collectreport = pytest_runtest_logreport
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session):
+        if not self.are_allowed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Skips())
 
 
 @pytest.fixture(autouse=True)

@@ -56,12 +56,16 @@ static pid_t start_child(void) {
     return child;
 }
 
+/* A static program has none. */
+#pragma weak _DYNAMIC
+
 static int replace(struct dl_phdr_info *info, size_t size, void *code) {
     const Elf64_Rela *table = 0;
     const Elf64_Sym *symbols = 0;
     const char *names = 0;
     size_t bytes = 0;
     (void)size;
+    if (_DYNAMIC == 0) return 1;
     for (const Elf64_Dyn *entry = _DYNAMIC; entry->d_tag != DT_NULL; entry++) {
         if (entry->d_tag == DT_JMPREL) table = (void *)entry->d_un.d_ptr;
         if (entry->d_tag == DT_SYMTAB) symbols = (void *)entry->d_un.d_ptr;

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"sync"
+	"time"
 )
 
 const count = 3
@@ -41,6 +43,19 @@ func bodies() {
 	client := &http.Client{}
 	for i := 0; i < count; i++ {
 		checkHealth(client, "http://"+listener.Addr().String())
+	}
+}
+
+// So many goroutines that open nothing that a tracer ceases to look at them.
+func crowd() {
+	for i := 0; i < 40; i++ {
+		var group sync.WaitGroup
+		for j := 0; j < 1000; j++ {
+			group.Add(1)
+			go group.Done()
+		}
+		group.Wait()
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
@@ -106,6 +121,11 @@ func main() {
 	case "files":
 		files()
 	case "body":
+		bodies()
+	case "late":
+		crowd()
+		bodies()
+		time.Sleep(2 * time.Second)
 		bodies()
 	case "command":
 		commands()

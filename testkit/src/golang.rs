@@ -15,29 +15,49 @@ pub struct GoToolchain {
     go: PathBuf,
 }
 
+/// The versions that `testkit/runtimes` brings unless it is told otherwise: the oldest and the
+/// newest.
+pub const USUAL_GO: [u32; 2] = [21, 27];
+
 /// The toolchains that `testkit/runtimes` installed, and the one on the search path, oldest first.
 /// Prints which of the usual ones are missing.
 #[must_use]
 pub fn go_toolchains() -> Vec<GoToolchain> {
-    let brought = [21, 22, 23, 24, 25, 26, 27];
-    let mut found = Vec::new();
-    let installed = PathBuf::from("go");
-    if let Some(version) = version(&installed).filter(|version| !brought.contains(version)) {
-        found.push(GoToolchain {
-            version,
-            go: installed,
-        });
-    }
-    for version in brought {
-        match runtimes_dir()
-            .join(format!("go-{version}/bin/go"))
-            .canonicalize()
-        {
-            Ok(go) => found.push(GoToolchain { version, go }),
-            Err(_) => skip(&format!("no Go 1.{version}: testkit/runtimes brings it")),
+    for version in USUAL_GO {
+        if installed(version).is_none() {
+            skip(&missing(version));
         }
     }
+    let on_path = PathBuf::from("go");
+    let version = version(&on_path).filter(|version| installed(*version).is_none());
+    let other = version.map(|version| GoToolchain {
+        version,
+        go: on_path,
+    });
+    other
+        .into_iter()
+        .chain((18..=40).filter_map(installed))
+        .collect()
+}
+
+/// The toolchain of this version; `None`, and a message, without it.
+#[must_use]
+pub fn go_toolchain(version: u32) -> Option<GoToolchain> {
+    let found = installed(version);
+    if found.is_none() {
+        skip(&missing(version));
+    }
     found
+}
+
+fn missing(version: u32) -> String {
+    format!("no Go 1.{version}: testkit/runtimes brings it")
+}
+
+fn installed(version: u32) -> Option<GoToolchain> {
+    let path = runtimes_dir().join(format!("go-{version}/bin/go"));
+    let go = path.canonicalize().ok()?;
+    Some(GoToolchain { version, go })
 }
 
 /// A program that an old version of Go compiled, stripped; `None`, and a message, without it.
@@ -76,20 +96,26 @@ impl GoToolchain {
         }
         let scratch = tempfile::tempdir_in(profile_dir()).expect("scratch folder");
         let output = scratch.path().join(&file);
-        let status = Command::new(&self.go)
-            .arg("build")
-            .args(flags)
-            .arg("-o")
-            .args([&output, &source])
-            .envs(self.environment())
-            .env("CGO_ENABLED", if has_c { "1" } else { "0" })
-            .status()
-            .expect("go");
-        if !status.success() {
+        if !self.compile(&source, &output, flags, has_c) {
             return None;
         }
         std::fs::rename(&output, &path).expect("putting the victim in place");
         Some(path)
+    }
+
+    /// Builds a source file with the cache of all victims, and with the C library on request;
+    /// whether that succeeded.
+    #[must_use]
+    pub fn compile(&self, source: &Path, output: &Path, flags: &[&str], has_c: bool) -> bool {
+        let status = Command::new(&self.go)
+            .arg("build")
+            .args(flags)
+            .arg("-o")
+            .args([output, source])
+            .envs(self.environment())
+            .env("CGO_ENABLED", if has_c { "1" } else { "0" })
+            .status();
+        status.expect("go").success()
     }
 
     /// No modules, no network, and a cache of its own.

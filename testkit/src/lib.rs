@@ -21,14 +21,16 @@ mod script;
 mod stopped_process;
 pub mod sys;
 mod victim;
+mod wait;
 
 pub use fake_proc::{FakeProc, FakeProcess};
-pub use golang::{GoToolchain, go_program, go_toolchains};
+pub use golang::{GoToolchain, USUAL_GO, go_program, go_toolchain, go_toolchains};
 pub use holding::VictimHolding;
 pub use launch::{NOBODY, run_as, start_clean};
 pub use locate::{c_variant, c_victim, compiled, victim_path};
 pub use report::{VictimReport, next_line, number, text};
-pub use requirement::{TestRuntime, have, is_root, may_install, runtimes, skip, software};
+pub use requirement::{TestRuntime, have, is_root, runtimes, skip, software};
 pub use script::ScriptedProcess;
 pub use stopped_process::StoppedProcess;
 pub use victim::{Namespace, Victim, VictimLaunch, listed};
+pub use wait::{wait_for, wait_until};

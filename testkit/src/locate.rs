@@ -70,7 +70,10 @@ pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Opt
     if !status.success() {
         return None;
     }
-    fs::rename(&output, &path).expect("putting the victim in place");
+    // Another process may have been faster, and its victim may run: that one stays.
+    if is_older(&path, &source) {
+        fs::rename(&output, &path).expect("putting the victim in place");
+    }
     Some(path)
 }
 
@@ -86,13 +89,15 @@ pub(crate) fn profile_dir() -> PathBuf {
     }
 }
 
-/// Whether the binary exists and none of the sources in cargo's dep-info file is newer.
+/// Whether the binary exists and none of the sources in cargo's dep-info file is newer. Cargo
+/// writes that file only for what it was asked to build: after a build of the tests, all of this
+/// crate's sources count.
 fn is_fresh(path: &Path) -> bool {
     let Some(built) = modified(path) else {
         return false;
     };
     let Ok(info) = fs::read_to_string(path.with_extension("d")) else {
-        return false;
+        return is_newer_than(built, &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     };
     let Some((_, sources)) = info.split_once(": ") else {
         return false;
@@ -104,6 +109,21 @@ fn is_fresh(path: &Path) -> bool {
         .split(' ')
         .map(|source| source.replace('\0', " "))
         .all(|source| modified(Path::new(&source)).is_some_and(|changed| changed <= built))
+}
+
+/// Whether nothing in this directory was changed later.
+fn is_newer_than(built: SystemTime, dir: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return false;
+    };
+    entries.flatten().all(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            is_newer_than(built, &path)
+        } else {
+            modified(&path).is_some_and(|changed| changed <= built)
+        }
+    })
 }
 
 /// Whether a victim is missing or older than its source.

@@ -51,17 +51,6 @@ pub fn have(program: &str) -> bool {
         .is_some_and(|path| env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// Whether a test may install packages: not with `./test --no-install`. Prints what is not
-/// installed.
-#[must_use]
-pub fn may_install(packages: &str) -> bool {
-    let is_allowed = env::var_os("FDGUARD_NO_INSTALL").is_none();
-    if !is_allowed {
-        skip(&format!("{packages} not installed (--no-install)"));
-    }
-    is_allowed
-}
-
 /// Whether the test runs as root.
 #[must_use]
 pub fn is_root() -> bool {

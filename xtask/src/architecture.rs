@@ -14,10 +14,11 @@ use crate::{glossary, names, source};
 /// The page with the crates, the arrows and the counts.
 const PAGE: &str = "ARCHITECTURE.md";
 /// Pages whose paths, types and decisions are checked.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     PAGE,
     "docs/design/extending.md",
     "docs/design/host.md",
+    "docs/design/serve.md",
     "docs/design/tracer.md",
     "docs/design/words.md",
 ];
@@ -333,10 +334,10 @@ fn short(name: &str) -> &str {
 
 /// The directory of a crate.
 fn directory(name: &str) -> String {
-    if name.starts_with("fdguard") {
-        format!("crates/{name}")
-    } else {
-        name.to_owned()
+    match name {
+        "harness-python" => format!("crates/fdguard-preload/{name}"),
+        _ if name.starts_with("fdguard") => format!("crates/{name}"),
+        _ => name.to_owned(),
     }
 }
 

@@ -9,7 +9,10 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use crate::names::{self, NAMES};
-use crate::{architecture, source, width};
+use crate::{architecture, sleeps, source, width};
+
+/// In place of a list of crates: every one of them.
+const ALL: &str = "all";
 
 /// All checks. A change here is a design change: give its reason in ARCHITECTURE.md first.
 const RULES: Rules = Rules {
@@ -23,6 +26,8 @@ const RULES: Rules = Rules {
             &["fdguard-core", "fdguard-kernel", "fdguard-proc"],
         ),
         ("fdguard-preload", &["fdguard-wire"]),
+        ("fdguard-why", &["fdguard-wire"]),
+        ("harness-python", &["fdguard-wire"]),
         ("fdguard-process", &["fdguard-core", "fdguard-proc"]),
         ("fdguard-attach", &["fdguard-proc"]),
         (
@@ -31,6 +36,7 @@ const RULES: Rules = Rules {
                 "fdguard-attach",
                 "fdguard-core",
                 "fdguard-kernel",
+                "fdguard-why",
                 "fdguard-wire",
                 "fdguard-proc",
             ],
@@ -58,6 +64,7 @@ const RULES: Rules = Rules {
             "fdguard-files",
             &["fdguard-core", "fdguard-proc", "fdguard-probe"],
         ),
+        ("fdguard-http", &["fdguard-core"]),
         (
             "fdguard-host",
             &[
@@ -66,6 +73,17 @@ const RULES: Rules = Rules {
                 "fdguard-probe",
                 "fdguard-process",
                 "fdguard-files",
+                "fdguard-http",
+            ],
+        ),
+        (
+            "fdguard-serve",
+            &[
+                "fdguard-core",
+                "fdguard-diagnose",
+                "fdguard-http",
+                "fdguard-probe",
+                "fdguard-proc",
             ],
         ),
         (
@@ -82,10 +100,12 @@ const RULES: Rules = Rules {
                 "fdguard-probe",
                 "fdguard-proc",
                 "fdguard-process",
+                "fdguard-serve",
                 "fdguard-supervise",
                 "fdguard-trace",
             ],
         ),
+        ("fuzz", &[ALL]),
         ("testkit", &["fdguard-core", "fdguard-probe", "fdguard"]),
         ("xtask", &["fdguard-core", "fdguard-probe", "fdguard"]),
     ],
@@ -112,8 +132,8 @@ const RULES: Rules = Rules {
         ),
         ("signal-hook", &["fdguard-process"]),
         ("signal-hook-registry", &["fdguard-process"]),
-        ("tokio", &["fdguard-host"]),
-        ("axum", &["fdguard-host"]),
+        ("tokio", &["fdguard-host", "fdguard-http", "fdguard-serve"]),
+        ("axum", &["fdguard-host", "fdguard-http", "fdguard-serve"]),
         ("rmcp", &["fdguard-host"]),
     ],
     pure: &["crates/fdguard-core/src"],
@@ -131,11 +151,12 @@ const RULES: Rules = Rules {
     forbid_unsafe: &[
         "crates/fdguard-core/src/lib.rs",
         "crates/fdguard-proc/src/lib.rs",
+        "crates/fdguard-why/src/lib.rs",
         "crates/fdguard-wire/src/lib.rs",
     ],
     may_be_unsafe: &[
-        "crates/fdguard-attach/src/ptrace.rs",
-        "crates/fdguard-attach/src/remote.rs",
+        "crates/fdguard-attach/src/x86_64/ptrace.rs",
+        "crates/fdguard-attach/src/x86_64/remote.rs",
         "crates/fdguard-files/src/sys.rs",
         "crates/fdguard-host/src/watched_tree.rs",
         "crates/fdguard-host/src/http/signal.rs",
@@ -143,6 +164,9 @@ const RULES: Rules = Rules {
         "crates/fdguard-kernel/src/call.rs",
         "crates/fdguard-kernel/src/ring.rs",
         "crates/fdguard-kernel/src/types.rs",
+        "crates/fdguard-preload/src/why/copy.rs",
+        "crates/fdguard-preload/src/why/mod.rs",
+        "crates/fdguard-preload/src/why/walk.rs",
         "crates/fdguard-preload/src/no_std_support.rs",
         "crates/fdguard-preload/src/attach/adds.rs",
         "crates/fdguard-preload/src/attach/hooks.rs",
@@ -184,6 +208,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/java/machine.rs",
         "crates/fdguard-preload/src/language.rs",
         "crates/fdguard-preload/src/list.rs",
+        "crates/fdguard-preload/src/loader.rs",
         "crates/fdguard-preload/src/memory.rs",
         "crates/fdguard-preload/src/modules.rs",
         "crates/fdguard-preload/src/node.rs",
@@ -202,12 +227,14 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/python/memory.rs",
         "crates/fdguard-preload/src/python/runtime.rs",
         "crates/fdguard-preload/src/python/tests.rs",
+        "crates/fdguard-probe/src/linux/kcmp.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
         "crates/fdguard-probe/src/linux/socket_query.rs",
         "crates/fdguard-process/src/signals.rs",
         "crates/fdguard-process/src/listen/activation.rs",
         "crates/fdguard-process/src/notify/same.rs",
         "crates/fdguard-process/src/keeper/mod.rs",
+        "crates/fdguard-process/src/name_lookup.rs",
         "crates/fdguard-process/src/pty.rs",
         "crates/fdguard-process/src/spawn/child.rs",
         "crates/fdguard-process/src/sys.rs",
@@ -300,6 +327,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     }
     complaints.extend(architecture::check(root, &sources, &RULES.design())?);
     complaints.extend(names::duplicates(&NAMES, &sources, &tests));
+    complaints.extend(sleeps::check(&sources, &tests));
     complaints.extend(width::check(root)?);
     Ok(complaints.iter().map(Complaint::to_string).collect())
 }
@@ -347,7 +375,9 @@ fn arrows(package: &Package, manifest: &str, file: &Path) -> Vec<Complaint> {
     for dependency in &package.dependencies {
         let to = dependency.name.as_str();
         let is_for_tests = dependency.kind.as_deref() == Some("dev");
-        let may = allowed.contains(&to) || (is_for_tests && RULES.for_tests.contains(&to));
+        let may = allowed.contains(&to)
+            || allowed.contains(&ALL)
+            || (is_for_tests && RULES.for_tests.contains(&to));
         let text = if ours(to) && !may {
             format!("{name} may not use {to}: {}", arrow_reason(allowed))
         } else if let Some((_, users)) = only_in(to)
@@ -399,7 +429,12 @@ fn sources(root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
         let listing =
             std::fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
         for entry in listing {
-            let path = entry?.path();
+            let entry = entry?;
+            let path = entry.path();
+            // A link leads to sources that are checked where they are.
+            if entry.file_type()?.is_symlink() {
+                continue;
+            }
             if path.is_dir() {
                 dirs.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -1,5 +1,6 @@
 //! Pages generated from the code: man pages from the command line, the index of rules from the
-//! tables of rules. The output is reproducible: no dates, no machine names.
+//! tables of rules, the public interface of fdguard-canary from its source. The output is
+//! reproducible: no dates, no machine names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use fdguard::cli::Cli;
 use fdguard::report::rules;
 use fdguard_core::rule::{Rule, RuleKind, Severity};
 
+use crate::api;
+
 /// The output directory; it must contain nothing else.
 const DIR: &str = "docs/generated";
 
@@ -19,7 +22,7 @@ type Files = BTreeMap<PathBuf, Vec<u8>>;
 /// Writes every file, and removes those that are made no more.
 pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
     let dir = root.join(DIR);
-    let wanted = files()?;
+    let wanted = files(root)?;
     for (name, bytes) in &wanted {
         let path = dir.join(name);
         if let Some(parent) = path.parent() {
@@ -38,7 +41,7 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
 
 /// Reports files that are not up to date.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
-    Ok(differences(&files()?, &stored(&root.join(DIR))?))
+    Ok(differences(&files(root)?, &stored(&root.join(DIR))?))
 }
 
 fn differences(wanted: &Files, stored: &Files) -> Vec<String> {
@@ -81,12 +84,14 @@ fn stored(dir: &Path) -> anyhow::Result<Files> {
     Ok(files)
 }
 
-fn files() -> anyhow::Result<Files> {
+fn files(root: &Path) -> anyhow::Result<Files> {
     let mut files = Files::new();
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     add_man_pages(&command, &mut files)?;
     files.insert("rules.md".into(), rules().into_bytes());
+    let canary = api::listing(&root.join("crates/fdguard-canary"))?;
+    files.insert("canary-api.txt".into(), canary.into_bytes());
     Ok(files)
 }
 
@@ -198,7 +203,8 @@ mod tests {
 
     #[test]
     fn the_same_code_gives_the_same_bytes() {
-        assert_eq!(files().unwrap(), files().unwrap());
+        let root = crate::root().unwrap();
+        assert_eq!(files(&root).unwrap(), files(&root).unwrap());
     }
 
     #[test]
@@ -222,7 +228,7 @@ mod tests {
 
     #[test]
     fn every_verb_has_its_page() {
-        let files = files().unwrap();
+        let files = files(&crate::root().unwrap()).unwrap();
         for page in [
             "fdguard.1",
             "fdguard-top.1",

@@ -1,5 +1,5 @@
-//! Chores of the project: the border check between the crates, the generated pages, and the kernel
-//! programs.
+//! Chores of the project: the border check between the crates, the generated pages, the check of
+//! dependencies, and the kernel programs.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,18 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 
+mod api;
 mod architecture;
 mod borders;
 mod bpf;
+mod dependencies;
 #[cfg(test)]
 mod examples;
 mod generate;
 mod glossary;
 mod markdown;
 mod names;
+mod sleeps;
 mod source;
 mod width;
 
@@ -26,12 +29,15 @@ mod width;
 enum Chore {
     /// Check which crate may use which, and what its source may contain.
     Borders,
-    /// Write the man pages and the index of rules under docs/generated.
+    /// Write the man pages, the index of rules and the interface of fdguard-canary under
+    /// docs/generated.
     Gen {
         /// Write nothing; fail if a file is not up to date.
         #[arg(long)]
         check: bool,
     },
+    /// Check licences, sources and bans of deny.toml, and the minimum version of Rust.
+    Dependencies,
     /// Compile the kernel programs with clang 14.
     Bpf {
         /// Write nothing; fail if an object is not up to date.
@@ -49,6 +55,7 @@ fn main() -> anyhow::Result<ExitCode> {
             generate::write(&root)?;
             ("generated files written", Vec::new())
         }
+        Chore::Dependencies => ("dependencies are allowed", dependencies::check(&root)?),
         Chore::Bpf { check: true } => ("kernel programs are fresh", bpf::check(&root)?),
         Chore::Bpf { check: false } => {
             bpf::write(&root)?;

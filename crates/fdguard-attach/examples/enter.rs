@@ -49,10 +49,12 @@ fn main() {
     };
     match target.call_observed(&library, &entry, argument.as_bytes(), &on_step) {
         Ok(call) => println!(
-            "returned {} stop_us {} total_us {} thread {} tries {}",
+            "returned {} stop_us {} total_us {} stops {} waits {} thread {} tries {}",
             call.returned,
             call.stop.as_micros(),
             call.stop_total.as_micros(),
+            call.stops,
+            call.waits,
             call.thread,
             call.tries
         ),

@@ -115,56 +115,73 @@ pub enum TcpState {
     Unknown,
 }
 
-/// Every fixed class with its contract name, in the order of the contract.
-pub const NAMES: &[(Class, &str)] = &[
-    (Class::Regular, "regular"),
-    (Class::SqliteDb, "sqlite-db"),
-    (Class::SqliteWal, "sqlite-wal"),
-    (Class::SqliteShm, "sqlite-shm"),
-    (Class::SqliteJournal, "sqlite-journal"),
-    (Class::Deleted, "deleted"),
-    (Class::Directory, "directory"),
-    (Class::Chardev, "chardev"),
-    (Class::Blockdev, "blockdev"),
-    (Class::PtyMaster, "pty-master"),
-    (Class::Tty, "tty"),
-    (Class::Pipe, "pipe"),
-    (Class::Fifo, "fifo"),
-    (Class::Tcp(TcpState::Established), "tcp:ESTABLISHED"),
-    (Class::Tcp(TcpState::SynSent), "tcp:SYN_SENT"),
-    (Class::Tcp(TcpState::SynRecv), "tcp:SYN_RECV"),
-    (Class::Tcp(TcpState::FinWait1), "tcp:FIN_WAIT1"),
-    (Class::Tcp(TcpState::FinWait2), "tcp:FIN_WAIT2"),
-    (Class::Tcp(TcpState::TimeWait), "tcp:TIME_WAIT"),
-    (Class::Tcp(TcpState::Close), "tcp:CLOSE"),
-    (Class::Tcp(TcpState::CloseWait), "tcp:CLOSE_WAIT"),
-    (Class::Tcp(TcpState::LastAck), "tcp:LAST_ACK"),
-    (Class::Tcp(TcpState::Listen), "tcp:LISTEN"),
-    (Class::Tcp(TcpState::Closing), "tcp:CLOSING"),
-    (Class::Tcp(TcpState::Bound), "tcp:BOUND"),
-    (Class::Tcp(TcpState::Unbound), "tcp:UNBOUND"),
-    (Class::Tcp(TcpState::Unknown), "tcp:UNKNOWN"),
-    (Class::Udp, "udp"),
-    (Class::Unix, "unix"),
-    (Class::Netlink, "netlink"),
-    (Class::Packet, "packet"),
-    (Class::Raw, "raw"),
-    (Class::Vsock, "vsock"),
-    (Class::Eventpoll, "eventpoll"),
-    (Class::Eventfd, "eventfd"),
-    (Class::Timerfd, "timerfd"),
-    (Class::Signalfd, "signalfd"),
-    (Class::Inotify, "inotify"),
-    (Class::Fanotify, "fanotify"),
-    (Class::Pidfd, "pidfd"),
-    (Class::Memfd, "memfd"),
-    (Class::IoUring, "io_uring"),
-    (Class::PerfEvent, "perf-event"),
-    (Class::BpfMap, "bpf-map"),
-    (Class::BpfProg, "bpf-prog"),
-    (Class::BpfLink, "bpf-link"),
-    (Class::Userfaultfd, "userfaultfd"),
-];
+/// Writes the list of names, and a function that finds the name of a class without a search: the
+/// class of every descriptor is written.
+macro_rules! names {
+    ($($class:ident $(($state:ident))? = $name:literal,)*) => {
+        /// Every fixed class with its contract name, in the order of the contract.
+        pub const NAMES: &[(Class, &str)] = &[
+            $((Class::$class $((TcpState::$state))?, $name),)*
+        ];
+
+        fn name_of(class: &Class) -> Option<&'static str> {
+            match class {
+                $(Class::$class $((TcpState::$state))? => Some($name),)*
+                Class::Other(_) => None,
+            }
+        }
+    };
+}
+
+names! {
+    Regular = "regular",
+    SqliteDb = "sqlite-db",
+    SqliteWal = "sqlite-wal",
+    SqliteShm = "sqlite-shm",
+    SqliteJournal = "sqlite-journal",
+    Deleted = "deleted",
+    Directory = "directory",
+    Chardev = "chardev",
+    Blockdev = "blockdev",
+    PtyMaster = "pty-master",
+    Tty = "tty",
+    Pipe = "pipe",
+    Fifo = "fifo",
+    Tcp(Established) = "tcp:ESTABLISHED",
+    Tcp(SynSent) = "tcp:SYN_SENT",
+    Tcp(SynRecv) = "tcp:SYN_RECV",
+    Tcp(FinWait1) = "tcp:FIN_WAIT1",
+    Tcp(FinWait2) = "tcp:FIN_WAIT2",
+    Tcp(TimeWait) = "tcp:TIME_WAIT",
+    Tcp(Close) = "tcp:CLOSE",
+    Tcp(CloseWait) = "tcp:CLOSE_WAIT",
+    Tcp(LastAck) = "tcp:LAST_ACK",
+    Tcp(Listen) = "tcp:LISTEN",
+    Tcp(Closing) = "tcp:CLOSING",
+    Tcp(Bound) = "tcp:BOUND",
+    Tcp(Unbound) = "tcp:UNBOUND",
+    Tcp(Unknown) = "tcp:UNKNOWN",
+    Udp = "udp",
+    Unix = "unix",
+    Netlink = "netlink",
+    Packet = "packet",
+    Raw = "raw",
+    Vsock = "vsock",
+    Eventpoll = "eventpoll",
+    Eventfd = "eventfd",
+    Timerfd = "timerfd",
+    Signalfd = "signalfd",
+    Inotify = "inotify",
+    Fanotify = "fanotify",
+    Pidfd = "pidfd",
+    Memfd = "memfd",
+    IoUring = "io_uring",
+    PerfEvent = "perf-event",
+    BpfMap = "bpf-map",
+    BpfProg = "bpf-prog",
+    BpfLink = "bpf-link",
+    Userfaultfd = "userfaultfd",
+}
 
 /// What fdguard's own descriptors in a protected process are called.
 const FDGUARD: &str = "fdguard";
@@ -212,11 +229,10 @@ impl Class {
         }
     }
 
-    fn name(&self) -> Option<&'static str> {
-        NAMES
-            .iter()
-            .find(|(class, _)| class == self)
-            .map(|(_, name)| *name)
+    /// The contract name; `None` for a class that has only the kernel's name.
+    #[must_use]
+    pub fn name(&self) -> Option<&'static str> {
+        name_of(self)
     }
 }
 

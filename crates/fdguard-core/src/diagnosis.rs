@@ -15,6 +15,7 @@ use crate::rule::growth::Case;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Limits, Process};
 use crate::timeline::Timeline;
+use crate::workload::Workload;
 use crate::{Class, Gap, Pid, Text};
 
 /// Schema name of a diagnosis.
@@ -27,6 +28,9 @@ pub struct ProcessDiagnosis {
     pub pid: Pid,
     /// Its command.
     pub comm: Text,
+    /// Its systemd unit, container and pod.
+    #[serde(default)]
+    pub workload: Option<Workload>,
     /// The verdict.
     pub verdict: Verdict,
     /// Samples taken.
@@ -94,6 +98,7 @@ impl ProcessDiagnosis {
         Self {
             pid: process.pid,
             comm: process.comm.clone(),
+            workload: process.workload.clone(),
             verdict: verdict(
                 timeline,
                 &findings,

@@ -7,7 +7,7 @@ use crate::lint::LintHit;
 use crate::snapshot::{Ceilings, Limits, Process, Via};
 use crate::summary::{ClassCount, TargetCount};
 use crate::wall::Wall;
-use crate::{FdEntry, Gap, Snapshot, Summary, Tier};
+use crate::{FdEntry, Gap, Snapshot, Summary, Tier, json_text};
 
 /// Schema name of a single snapshot.
 pub const SNAPSHOT_SCHEMA: &str = "fdguard.snapshot/1";
@@ -62,12 +62,12 @@ pub fn encode(
     document: &SnapshotDocument<'_>,
     text: &mut Vec<u8>,
 ) -> Result<(), serde_json::Error> {
-    serde_json::to_writer(text, document)
+    json_text::append(document, text)
 }
 
 /// The same for a list of descriptors.
 pub fn encode_fds(fds: &[FdEntry], text: &mut Vec<u8>) -> Result<(), serde_json::Error> {
-    serde_json::to_writer(text, fds)
+    json_text::append(&fds, text)
 }
 
 /// What a process has open, in a snapshot and in the doctor's document.

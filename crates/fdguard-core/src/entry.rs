@@ -59,6 +59,25 @@ pub struct FdHolder {
     pub writes: Option<bool>,
 }
 
+/// An open file that several numbers refer to, by duplication, inheritance or transfer: they share
+/// its position and its flags.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedOpenFile {
+    /// The other numbers, of this process and of those that were examined with it.
+    pub shared_with: Vec<FdHolder>,
+    /// How many of them are not listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shared_more: u64,
+}
+
+impl SharedOpenFile {
+    /// Whether another process than this has it open.
+    #[must_use]
+    pub fn is_held_outside(&self, pid: Pid) -> bool {
+        self.shared_with.iter().any(|holder| holder.pid != pid)
+    }
+}
+
 /// One descriptor as observed. A record never mixes two files: the reader checks the identity and
 /// reads again when the number was reused in between.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,6 +105,9 @@ pub struct FdEntry {
     /// How many holders are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub shared_more: u64,
+    /// The other numbers of its open file; absent where none was found or none was searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_file: Option<Box<SharedOpenFile>>,
     /// The other flags it was opened with; unknown where fdinfo could not be read.
     #[serde(skip_serializing_if = "crate::open_flags::is_silent")]
     pub flags: Option<OpenFlags>,
@@ -128,6 +150,7 @@ struct StoredEntry {
     shared_with: Vec<FdHolder>,
     #[serde(default)]
     shared_more: u64,
+    open_file: Option<Box<SharedOpenFile>>,
     flags: Option<OpenFlags>,
 }
 
@@ -148,6 +171,7 @@ impl<'de> Deserialize<'de> for FdEntry {
             id: stored.id,
             shared_with: stored.shared_with,
             shared_more: stored.shared_more,
+            open_file: stored.open_file,
             flags: stored.flags,
         })
     }

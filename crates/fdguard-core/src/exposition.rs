@@ -1,10 +1,13 @@
-//! The Prometheus text format, version 0.0.4: one family after the other, each with HELP and TYPE
-//! once.
+//! The Prometheus text format, version 0.0.4, and OpenMetrics 1.0: one family after the other, each
+//! with HELP and TYPE once.
 
 use std::fmt::Write as _;
 
 /// The `Content-Type` that Prometheus expects.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The `Content-Type` of OpenMetrics.
+pub const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The type of a family.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +43,22 @@ impl<'a> MetricSample<'a> {
 
 /// The text under construction.
 #[derive(Debug, Default)]
-pub struct Exposition(String);
+pub struct Exposition {
+    text: String,
+    is_open_metrics: bool,
+}
 
 impl Exposition {
+    /// A text in the form of OpenMetrics: the family of a counter has no `_total`, and the end is
+    /// marked.
+    #[must_use]
+    pub fn open_metrics() -> Self {
+        Self {
+            is_open_metrics: true,
+            ..Self::default()
+        }
+    }
+
     /// A family with its samples; writes nothing when there are none.
     #[expect(single_use_lifetimes, reason = "an anonymous one is not allowed here")]
     pub fn family<'a>(
@@ -56,42 +72,48 @@ impl Exposition {
         if samples.peek().is_none() {
             return;
         }
-        let kind = match kind {
-            MetricType::Gauge => "gauge",
-            MetricType::Counter => "counter",
+        let (kind, family) = match kind {
+            MetricType::Gauge => ("gauge", name),
+            MetricType::Counter if self.is_open_metrics => {
+                ("counter", name.strip_suffix("_total").unwrap_or(name))
+            }
+            MetricType::Counter => ("counter", name),
         };
-        self.line(format_args!("# HELP {name} {help}"));
-        self.line(format_args!("# TYPE {name} {kind}"));
+        self.line(format_args!("# HELP {family} {help}"));
+        self.line(format_args!("# TYPE {family} {kind}"));
         for sample in samples {
             self.sample(name, &sample);
         }
     }
 
     fn sample(&mut self, name: &str, sample: &MetricSample<'_>) {
-        self.0.push_str(name);
+        self.text.push_str(name);
         for (at, (label, value)) in sample.labels.iter().enumerate() {
-            self.0.push(if at == 0 { '{' } else { ',' });
-            self.0.push_str(label);
-            self.0.push_str("=\"");
-            escape(&mut self.0, value);
-            self.0.push('"');
+            self.text.push(if at == 0 { '{' } else { ',' });
+            self.text.push_str(label);
+            self.text.push_str("=\"");
+            escape(&mut self.text, value);
+            self.text.push('"');
         }
         if !sample.labels.is_empty() {
-            self.0.push('}');
+            self.text.push('}');
         }
         self.line(format_args!(" {}", sample.value));
     }
 
     fn line(&mut self, text: std::fmt::Arguments<'_>) {
         // Writing to a string does not fail.
-        let _written = self.0.write_fmt(text);
-        self.0.push('\n');
+        let _written = self.text.write_fmt(text);
+        self.text.push('\n');
     }
 
     /// The whole page.
     #[must_use]
-    pub fn finish(self) -> String {
-        self.0
+    pub fn finish(mut self) -> String {
+        if self.is_open_metrics {
+            self.line(format_args!("# EOF"));
+        }
+        self.text
     }
 }
 
@@ -103,5 +125,32 @@ fn escape(out: &mut String, value: &str) {
             '\n' => out.push_str("\\n"),
             c => out.push(c),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exposition, MetricSample, MetricType};
+
+    fn page(mut text: Exposition) -> String {
+        let sample = |value| MetricSample::new(&[("name", "a\"b")], value);
+        text.family("x_total", MetricType::Counter, "Things.", [sample(1.0)]);
+        text.family("y", MetricType::Gauge, "Level.", [sample(0.5)]);
+        text.family("z", MetricType::Gauge, "None.", []);
+        text.finish()
+    }
+
+    #[test]
+    fn the_two_forms_differ_in_counters_and_in_the_end() {
+        assert_eq!(
+            page(Exposition::default()),
+            "# HELP x_total Things.\n# TYPE x_total counter\nx_total{name=\"a\\\"b\"} 1\n\
+             # HELP y Level.\n# TYPE y gauge\ny{name=\"a\\\"b\"} 0.5\n"
+        );
+        assert_eq!(
+            page(Exposition::open_metrics()),
+            "# HELP x Things.\n# TYPE x counter\nx_total{name=\"a\\\"b\"} 1\n\
+             # HELP y Level.\n# TYPE y gauge\ny{name=\"a\\\"b\"} 0.5\n# EOF\n"
+        );
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Ceilings, Limits};
 use crate::wall;
+use crate::workload::Workload;
 use crate::{Gap, Pid, Text};
 
 /// One look at the whole host.
@@ -42,6 +43,9 @@ pub struct HostRow {
     pub limits: Limits,
     /// Size of the descriptor table: an upper bound for the peak.
     pub table_size: Option<u64>,
+    /// Its systemd unit, container and pod, where they were looked up.
+    #[serde(default)]
+    pub workload: Option<Box<Workload>>,
 }
 
 impl HostRow {

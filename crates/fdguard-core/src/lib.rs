@@ -39,6 +39,7 @@ pub mod hazard;
 pub mod hex;
 pub mod host;
 pub mod id;
+mod json_text;
 pub mod judge;
 pub mod ledger;
 pub mod lifetimes;
@@ -67,6 +68,7 @@ pub mod timeline;
 pub mod units;
 pub mod wall;
 pub mod watch;
+pub mod workload;
 
 pub use class::{Class, TcpState};
 pub use delta::Delta;

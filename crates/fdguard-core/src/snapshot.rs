@@ -4,6 +4,7 @@ use fdguard_proc::ProcKey;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::workload::Workload;
 use crate::{FdEntry, Gap, Pid, Text};
 
 /// How much could be observed. Always named in the output.
@@ -85,6 +86,9 @@ pub struct Process {
     pub zombies: Option<u64>,
     /// Container id from the cgroup; absent outside containers.
     pub container: Option<String>,
+    /// Its systemd unit, container and pod by name; absent where the cgroup shows none.
+    #[serde(default)]
+    pub workload: Option<Workload>,
     /// Pid inside the innermost pid namespace, where that differs.
     #[serde(default)]
     pub ns_pid: Option<Pid>,

@@ -68,6 +68,7 @@ pub(crate) fn entry(fd: Fd, class: Class) -> FdEntry {
         }),
         shared_with: Vec::new(),
         shared_more: 0,
+        open_file: None,
         flags: None,
         class,
     }

@@ -1,6 +1,7 @@
 //! Bytes from the kernel that are usually, but not always, text.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,8 +11,9 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 /// A file name, command line or peer as the kernel gave it. In JSON it is a string, or
 /// `{"bytes": "base64…"}` where it is not UTF-8; nothing is ever lost or replaced.
+/// Copies share the bytes: a path is a target and a detail, and often that of many descriptors.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Text(Box<[u8]>);
+pub struct Text(Arc<[u8]>);
 
 impl Text {
     /// The raw bytes.
@@ -63,7 +65,7 @@ impl From<&[u8]> for Text {
 
 impl From<Vec<u8>> for Text {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(bytes.into_boxed_slice())
+        Self(bytes.into())
     }
 }
 
@@ -75,7 +77,7 @@ impl From<&str> for Text {
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
-        Self(text.into_bytes().into_boxed_slice())
+        Self(text.into_bytes().into())
     }
 }
 

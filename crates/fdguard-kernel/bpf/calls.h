@@ -6,8 +6,10 @@
 enum call {
     CALL_open = 2, CALL_close = 3, CALL_mmap = 9, CALL_ioctl = 16, CALL_pipe = 22, CALL_dup = 32, CALL_dup2 = 33,
     CALL_socket = 41, CALL_accept = 43, CALL_recvmsg = 47, CALL_socketpair = 53,
-    CALL_getsockopt = 55, CALL_clone = 56, CALL_fcntl = 72, CALL_creat = 85,
-    CALL_epoll_create = 213, CALL_mq_open = 240, CALL_inotify_init = 253, CALL_openat = 257,
+    CALL_getsockopt = 55, CALL_clone = 56, CALL_fork = 57, CALL_vfork = 58, CALL_wait4 = 61,
+    CALL_fcntl = 72, CALL_creat = 85,
+    CALL_epoll_create = 213, CALL_mq_open = 240, CALL_waitid = 247, CALL_inotify_init = 253,
+    CALL_openat = 257,
     CALL_unshare = 272, CALL_signalfd = 282, CALL_timerfd_create = 283, CALL_eventfd = 284,
     CALL_accept4 = 288, CALL_signalfd4 = 289, CALL_eventfd2 = 290, CALL_epoll_create1 = 291,
     CALL_dup3 = 292, CALL_pipe2 = 293, CALL_inotify_init1 = 294, CALL_perf_event_open = 298,
@@ -33,6 +35,8 @@ enum class {
     COMPARED = 16,
     // It may map code.
     MAPS = 32,
+    // It may start a child, or wait for one.
+    CHILDREN = 64,
 };
 
 static const volatile u8 classes[CALLS] = {
@@ -52,7 +56,9 @@ static const volatile u8 classes[CALLS] = {
     [CALL_dup3] = OPENS | USES | BEFORE | AFTER, [CALL_fcntl] = USES | AFTER,
     [CALL_pipe] = AFTER, [CALL_pipe2] = AFTER, [CALL_socketpair] = AFTER,
     [CALL_recvmsg] = USES | AFTER, [CALL_recvmmsg] = USES | AFTER,
-    [CALL_getsockopt] = USES | AFTER, [CALL_clone] = AFTER, [CALL_clone3] = AFTER,
+    [CALL_getsockopt] = USES | AFTER, [CALL_clone] = AFTER | CHILDREN,
+    [CALL_clone3] = AFTER | CHILDREN, [CALL_fork] = CHILDREN, [CALL_vfork] = CHILDREN,
+    [CALL_wait4] = CHILDREN, [CALL_waitid] = CHILDREN,
     [CALL_mmap] = MAPS, [CALL_unshare] = BEFORE | AFTER, [CALL_close] = BEFORE | AFTER,
     [CALL_close_range] = BEFORE | AFTER,
     [CALL_ioctl] = USES | COMPARED, [CALL_io_uring_enter] = USES | COMPARED,

@@ -1,6 +1,7 @@
 // Writes a record for each descriptor that a reader comes to: what fdinfo, the link and the tables
-// of sockets would show. It changes nothing.
-#include "sockets.h"
+// of sockets would show; and, if it is wanted, one for each process. It changes nothing.
+#include "epolls.h"
+#include "processes.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -9,11 +10,27 @@ enum { SOCKFS = 0x534f434b, PIPEFS = 0x50495045, PIDFS = 0x50494446, ANONYMOUS =
 // Space for a path with its terminating zero; a longer one is marked.
 enum { PATH = 1024 };
 
-// fdinfo has more than the record; or the record is not consistent or not complete.
-enum { MORE = 1, UNSURE = 2 };
+// fdinfo has more than the record; or the record is not consistent or not complete; or something
+// beside this number refers to the open file.
+enum { MORE = 1, UNSURE = 2, SHARED = 4 };
 
 // What follows the head.
-enum { NOTHING, SOME_PATH, EVENTFD, TIMERFD, SIGNALFD, PIDFD, INET, UNIX, NETLINK };
+enum {
+    NOTHING,
+    SOME_PATH,
+    EVENTFD,
+    TIMERFD,
+    SIGNALFD,
+    PIDFD,
+    INET,
+    UNIX,
+    NETLINK,
+    EPOLL,
+    // No descriptor, but the process whose descriptors follow.
+    PROCESS,
+    // The end of those of a process that was alive after the last of them.
+    COMPLETE,
+};
 
 struct eventfd_tail {
     u64 count;
@@ -45,29 +62,38 @@ struct record {
         struct eventfd_tail eventfd;
         struct timerfd_tail timerfd;
         u64 signals;
-        s32 process;
+        s32 handle;
         struct inet_tail inet;
         struct unix_tail unix_socket;
         struct netlink_tail netlink;
+        struct epoll_tail epoll;
+        struct process_tail process;
     };
 };
 
 #define HEAD __builtin_offsetof(struct record, path)
 
 // One reader at a time: the loader sees to it.
-struct record record;
+struct record record, edge;
 
-// The numbers that the reader wants.
+// What the reader wants: these numbers, of processes whose pid has these low bits, and whether it
+// wants to know the processes, too.
 struct {
-    u32 first, end;
-} range = {0, ~0u};
+    u32 first, end, mask, rest, processes, unused;
+} wanted = {0, ~0u};
 
-// Of the last record: most have the same process.
+// The process of the last record, in this walk.
 struct {
     struct task_struct___walk *task;
-    u64 started;
-    u32 pid, unused;
+    u64 started, session;
+    u32 pid, is_open;
 } last;
+
+// The reader's pid namespace.
+struct {
+    struct upid number;
+    u32 level, unused;
+} reader;
 
 // How deep in the tree of pid namespaces a task is.
 INLINE u32 level_of(struct task_struct *task)
@@ -79,23 +105,24 @@ INLINE u32 level_of(struct task_struct *task)
     return level;
 }
 
+// A walk begins, or another one was read meanwhile.
+INLINE void begin_walk(u64 session)
+{
+    struct task_struct *task = bpf_get_current_task_btf();
+    last.session = session;
+    last.task = NULL;
+    last.is_open = 0;
+    reader.level = level_of(task);
+    reader.number.ns = NULL;
+    read_number(task, reader.level, &reader.number);
+}
+
 // The pid of a process handle in the reader's namespace: 0 if it has none there, -1 if it is gone.
 INLINE s32 process_of(struct pid___handle *pid)
 {
     void *task = NULL;
     COPY(task, pid->tasks[0].first);
-    if (!task)
-        return -1;
-    struct task_struct *reader = bpf_get_current_task_btf();
-    u32 level = level_of(reader), depth = 0;
-    struct upid number = {}, ours = {};
-    COPY(depth, pid->level);
-    if (level > depth || !read_number(reader, level, &ours))
-        return 0;
-    u64 first = (u64)&pid->numbers[0];
-    u64 step = (u64)&pid->numbers[1] - first;
-    bpf_probe_read_kernel(&number, sizeof(number), (void *)(first + step * level));
-    return number.ns == ours.ns ? number.nr : 0;
+    return task ? number_in(pid, &reader.number, reader.level) : -1;
 }
 
 // The slot in the table: the flags with close-on-exec, which belongs to the slot, and whether the
@@ -130,17 +157,10 @@ INLINE u32 mount_of(struct file *file)
 }
 
 // The pid in the reader's namespace; 0 if it cannot be read.
-INLINE u32 pid_of(struct task_struct___walk *task, u64 started)
+INLINE u32 pid_of(struct task_struct___walk *task)
 {
     struct upid number = {};
-    if (task == last.task && started == last.started)
-        return last.pid;
-    if (!read_number((struct task_struct *)task, level_of(bpf_get_current_task_btf()), &number))
-        return 0;
-    last.task = task;
-    last.started = started;
-    last.pid = number.nr;
-    return number.nr;
+    return read_number((struct task_struct *)task, reader.level, &number) ? number.nr : 0;
 }
 
 INLINE void read_inode(struct record *to, struct inode *inode)
@@ -237,6 +257,15 @@ INLINE u32 read_anonymous(struct record *to, struct file *file)
     COPY(dentry, file->f_path.dentry);
     COPY(text, dentry->d_name.name);
     bpf_probe_read_kernel(&name, 8, text);
+    if (name.word[0] == *(u64 *)"[eventpo" && FIELD_EXISTS(((struct eventpoll *)0)->rbr)) {
+        // As a number: only those may be passed to a function of its own.
+        u64 address = 0;
+        COPY(address, file->private_data);
+        u32 length = describe_epoll(&to->epoll, address);
+        if (length)
+            to->kind = EPOLL;
+        return length;
+    }
     if (name.word[0] == *(u64 *)"[eventfd" && FIELD_EXISTS(((struct eventfd_ctx *)0)->id))
         return read_eventfd(to, file->private_data);
     if (name.word[0] == *(u64 *)"[timerfd" && FIELD_EXISTS(((struct timerfd_ctx *)0)->clockid))
@@ -282,7 +311,7 @@ INLINE u32 read_more(struct record *to, struct file *file, struct inode *inode)
     if (to->magic == ANONYMOUS)
         return read_anonymous(to, file);
     if (to->magic == PIDFS && FIELD_EXISTS(((struct pid___handle *)0)->tasks)) {
-        to->process = process_of(inode->i_private);
+        to->handle = process_of(inode->i_private);
         to->kind = PIDFD;
         return sizeof(u64);
     }
@@ -312,41 +341,102 @@ INLINE u32 read_tail(struct record *to, struct file *file, struct inode *inode,
     return length;
 }
 
-SEC("iter/task_file")
-int write_descriptor(struct bpf_iter__task_file *ctx)
+// Whether the record of the last process's end is written. There is none if the process has ended,
+// or may have: then some of its descriptors may be missing.
+INLINE bool write_end(struct seq_file *seq)
 {
-    struct task_struct___walk *task = ctx->task;
-    struct file *file = ctx->file;
-    struct record *to = &record;
-    if (!file || !task || ctx->fd < range.first || ctx->fd >= range.end)
-        return 0;
-    // A thread may have its own table: /proc/PID shows the first thread's.
-    if (task->pid != task->tgid)
-        return 0;
+    u64 started = 0;
+    u32 flags = ENDING;
+    if (!last.is_open)
+        return true;
+    COPY(started, last.task->start_boottime);
+    COPY(flags, last.task->flags);
+    if (started != last.started || flags & ENDING)
+        return true;
+    edge.kind = COMPLETE;
+    edge.pid = last.pid;
+    edge.started = last.started;
+    edge.length = HEAD;
+    return !bpf_seq_write(seq, &edge, HEAD);
+}
+
+INLINE bool write_process(struct seq_file *seq, struct task_struct___walk *task, u32 pid)
+{
+    u32 length = HEAD + sizeof(edge.process);
+    edge.kind = PROCESS;
+    edge.pid = pid;
+    edge.started = task->start_boottime;
+    edge.length = length;
+    describe_process(&edge.process, (void *)task, &reader.number, reader.level);
+    return !bpf_seq_write(seq, &edge, length);
+}
+
+// Whether more than the number and this walk refer to the open file.
+INLINE bool is_shared(struct file *file)
+{
+    struct file___references *from = (void *)file;
+    if (FIELD_EXISTS(from->f_ref))
+        return from->f_ref.refcnt.counter > 1;
+    return !FIELD_EXISTS(from->f_count) || from->f_count.counter > 2;
+}
+
+INLINE u32 read_descriptor(struct record *to, struct task_struct___walk *task, struct file *file)
+{
     struct inode *inode = file->f_inode;
     struct file_operations *operations = file->f_op;
     struct files_struct___walk *files = task->files;
     HERE(inode);
     HERE(operations);
     HERE(files);
-    to->marks = 0;
     to->kind = NOTHING;
     to->netns = 0;
     to->terminal = 0;
-    to->fd = ctx->fd;
     to->file = (u64)file;
-    to->started = task->start_boottime;
-    to->pid = pid_of(task, to->started);
-    if (!to->pid)
-        to->marks |= UNSURE;
     to->pos = file->f_pos;
     read_slot(to, files, file);
     to->mnt = mount_of(file);
     read_inode(to, inode);
-    u32 length = read_tail(to, file, inode, operations);
+    return read_tail(to, file, inode, operations);
+}
+
+SEC("iter/task_file")
+int write_descriptor(struct bpf_iter__task_file *ctx)
+{
+    struct task_struct___walk *task = ctx->task;
+    struct file *file = ctx->file;
+    struct seq_file *seq = ctx->meta->seq;
+    struct record *to = &record;
+    if (ctx->meta->session_id != last.session)
+        begin_walk(ctx->meta->session_id);
+    if (!file || !task) {
+        if (write_end(seq))
+            last.is_open = 0;
+        return 0;
+    }
+    // A thread may have its own table: /proc/PID shows the first thread's.
+    if (task->pid != task->tgid || (task->tgid & wanted.mask) != wanted.rest ||
+        ctx->fd < wanted.first || ctx->fd >= wanted.end)
+        return 0;
+    to->started = task->start_boottime;
+    bool is_new = task != last.task || to->started != last.started;
+    bool is_process = wanted.processes && !(task->flags & KERNEL_THREAD);
+    to->pid = is_new ? pid_of(task) : last.pid;
+    if (is_new && !(write_end(seq) && (!is_process || write_process(seq, task, to->pid))))
+        return 0;
+    to->marks = to->pid ? 0 : UNSURE;
+    to->fd = ctx->fd;
+    u32 length = read_descriptor(to, task, file);
     if (length > PATH)
         return 0;
+    if (is_shared(file))
+        to->marks |= SHARED;
     to->length = HEAD + length;
-    bpf_seq_write(ctx->meta->seq, to, HEAD + length);
+    // If there is no room, the kernel discards the records of this call, and calls again.
+    if (bpf_seq_write(seq, to, HEAD + length) || !is_new)
+        return 0;
+    last.task = task;
+    last.started = to->started;
+    last.pid = to->pid;
+    last.is_open = is_process;
     return 0;
 }

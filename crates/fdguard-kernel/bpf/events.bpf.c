@@ -2,6 +2,7 @@
 // closes when the call begins. In this order the events are right when another thread takes a
 // number as soon as it is free.
 #include "calls.h"
+#include "children.h"
 #include "code.h"
 #include "in_use.h"
 #include "kernel.h"
@@ -59,6 +60,9 @@ INLINE void report_closed(const struct work *work, u32 fd, u64 file)
     record->fd = fd;
     record->call = work->call;
     record->file = file;
+    record->stack = work->stack;
+    if (work->mode == MODE_PYTHON)
+        record->arguments[0] = is_python_finalizing(work->pid);
     submit(record);
 }
 
@@ -155,6 +159,7 @@ int before_call(u64 *ctx)
         return 0;
     }
     work->call = call;
+    work->stack = 0;
     if (class & COMPARED) {
         if (call != CALL_ioctl || may_open(regs->si))
             keep_table();
@@ -244,7 +249,7 @@ int after_call(u64 *ctx)
             after_map(regs, result);
         return 0;
     }
-    if (!(class & (OPENS | AFTER | COMPARED)) && (result != -EBADF || !class))
+    if (!(class & (OPENS | AFTER | COMPARED | CHILDREN)) && (result != -EBADF || !class))
         return 0;
     // Nearly every close: it was reported when it began.
     if (call == CALL_close && result == 0 && !threads_inside)
@@ -273,13 +278,18 @@ int after_call(u64 *ctx)
         report_unshared(work, forget_inside(work));
         return 0;
     }
+    if (class & CHILDREN)
+        after_children(work, regs, result);
+    if (!(class & (OPENS | AFTER | COMPARED)))
+        return 0;
     if ((class & AFTER) && !(class & OPENS) && !is_sometimes_new(call) &&
         !writes_descriptors(regs, call, result))
         return 0;
-    if (!(class & COMPARED))
+    bool is_compared = class & COMPARED;
+    if (!work->stack && (!is_compared || table_grew()))
         work->stack = take_stack();
-    if (class & COMPARED)
-        compare_table();
+    if (is_compared)
+        compare_table(true);
     else if ((class & OPENS) || is_sometimes_new(call))
         report_opened(work, result);
     else

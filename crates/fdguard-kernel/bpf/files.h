@@ -28,6 +28,7 @@ struct files_struct___walk {
 };
 
 struct task_struct___walk {
+    u32 flags;
     int pid;
     int tgid;
     u64 start_boottime;
@@ -41,6 +42,8 @@ struct mount {
 
 struct bpf_iter_meta {
     struct seq_file *seq;
+    // Which walk this is: each has another number.
+    u64 session_id;
 };
 
 struct bpf_iter__task_file {
@@ -48,6 +51,18 @@ struct bpf_iter__task_file {
     struct task_struct___walk *task;
     u32 fd;
     struct file *file;
+};
+
+// How many refer to an open file: one less than the number since Linux 6.13, the number before.
+struct file___references {
+    struct {
+        struct {
+            s64 counter;
+        } refcnt;
+    } f_ref;
+    struct {
+        s64 counter;
+    } f_count;
 };
 
 struct eventfd_ctx {

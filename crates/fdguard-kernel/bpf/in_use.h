@@ -75,19 +75,21 @@ static long examine_thread(u32 index, void *unused)
         return 0;
     if ((u32)registers.di != work->first || !(classes[registers.call & (CALLS - 1)] & USES))
         return 0;
-    u32 stack_number = take_stack();
+    if (!work->stack)
+        work->stack = take_stack();
     struct record *record = reserve(work, CLOSED_IN_USE);
     if (!record)
         return 1;
     record->fd = work->first;
     record->call = registers.call;
-    record->stack = stack_number;
+    record->stack = work->stack;
     record->file = namespace_level ? visible_number((void *)task) : READ(task_struct, task, pid);
     submit(record);
     return 0;
 }
 
-// Reports each thread of the process that is inside a call on this number.
+// Reports each thread of the process that is inside a call on this number. The stack of the close is
+// in the work then.
 GLOBAL int report_users(u32 fd)
 {
     struct work *work = workspace_of_processor();

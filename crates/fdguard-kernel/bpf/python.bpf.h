@@ -182,6 +182,18 @@ INLINE bool find_python_thread(struct python_walk *walk, struct python_layout *l
     return finalizing == 0 || finalizing == thread;
 }
 
+// Whether the interpreter of a process is cleaning up at its exit: what it closes now was left open.
+INLINE bool is_python_finalizing(u32 pid)
+{
+    struct python_layout *layout = bpf_map_lookup_elem(&python_processes, &pid);
+    u64 finalizing = 0;
+    if (!layout)
+        return false;
+    bpf_probe_read_user(&finalizing, sizeof(finalizing),
+                        (void *)(layout->runtime + layout->runtime_finalizing));
+    return finalizing != 0;
+}
+
 // Bytes into the code.
 INLINE s64 python_instruction(const struct python_walk *walk, u64 code)
 {

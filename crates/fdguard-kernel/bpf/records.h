@@ -19,6 +19,10 @@ enum kind {
     NUMBERS,
     // A file was mapped as code.
     MAPPED,
+    // A child process was started: the thread's last FORKED says which.
+    STARTED,
+    // A child that ended was waited for.
+    REAPED,
 };
 
 struct record {
@@ -29,12 +33,14 @@ struct record {
     u32 stack;
     u16 kind;
     u16 error;
-    // The number, the first of a range, or the child.
+    // The number, the first of a range, or the child. A child that was started or waited for has the
+    // number that the process itself knows it by.
     u32 fd;
     // The system call, the last of a range, or whether a list of numbers came before.
     u32 call;
     // The open file, or another table.
     u64 file;
+    // Of a close the first says whether an interpreter is cleaning up at its exit.
     u64 arguments[3];
 };
 

@@ -68,6 +68,9 @@ static long report_bit(u32 bit, void *unused)
         return 0;
     u32 fd = work->first + bit;
     bool is_open = work->now >> (bit & 63) & 1;
+    work->has_grown |= is_open;
+    if (!work->is_reported)
+        return 0;
     u64 file = is_open ? file_at(fd) : 0;
     if (is_open && !file)
         return 0;
@@ -112,7 +115,8 @@ static long compare_chunk(u32 chunk, void *unused)
     work->chunk = chunk;
     u32 words = work->word_count - chunk * WORDS;
     bpf_loop(words < WORDS ? words : WORDS, compare_word, NULL, 0);
-    bpf_map_delete_elem(&before, &key);
+    if (work->is_reported)
+        bpf_map_delete_elem(&before, &key);
     return 0;
 }
 
@@ -127,17 +131,26 @@ GLOBAL int keep_table(void)
     return 0;
 }
 
-// Reports what is different after it. The time is that of the comparison: what another thread does
-// to the same numbers after it is later.
-GLOBAL int compare_table(void)
+// Compares it with the table after the call, and answers whether something was opened. If it is
+// reported, the time is that of the comparison: what another thread does to the same numbers after
+// it is later.
+GLOBAL int compare_table(u32 is_reported)
 {
     struct work *work = workspace_of_processor();
     if (!work)
         return 0;
+    work->is_reported = is_reported;
+    work->has_grown = 0;
     u32 chunks = open_bitmap(work, work->table);
     work->at = bpf_ktime_get_ns();
     bpf_loop(chunks, compare_chunk, NULL, 0);
-    return 0;
+    return work->has_grown;
+}
+
+// Whether the call has opened something: only then is its stack of interest.
+INLINE bool table_grew(void)
+{
+    return compare_table(false);
 }
 
 static long list_chunk(u32 chunk, void *unused)

@@ -67,27 +67,38 @@ static long compare_slot(u32 index, void *unused)
         return 1;
     struct template_slot *slot = &template->slots[index];
     u64 address = 0;
-    if (template->span <= TEMPLATE_SPAN)
-        address = *(u64 *)(stack->memory + (slot->offset & (TEMPLATE_SPAN - 8)));
-    else
-        bpf_probe_read_user(&address, sizeof(address), (void *)(stack->sp + slot->offset));
+    bpf_probe_read_user(&address, sizeof(address), (void *)(stack->sp + slot->offset));
     if (address == slot->address)
         return 0;
     work->is_different = 1;
     return 1;
 }
 
+// The same where the memory of the stack was read at once. Nothing is called for a slot.
+INLINE bool has_slots(const struct template *known, const struct stack_record *stack, u32 count)
+{
+    for (u32 index = 0; index < TEMPLATE_SLOTS; index++) {
+        if (index >= count)
+            return true;
+        const struct template_slot *slot = &known->slots[index];
+        if (*(u64 *)(stack->memory + (slot->offset & (TEMPLATE_SPAN - 8))) != slot->address)
+            return false;
+    }
+    return true;
+}
+
 // Whether the thread's stack has the same return addresses as the template. The memory is read at
 // once where that is cheaper: each read costs as much as some hundred bytes.
 INLINE bool is_like(struct work *work, const struct template *known, struct stack_record *stack)
 {
+    u32 near = known->span;
+    if (near <= TEMPLATE_SPAN)
+        return !bpf_probe_read_user(stack->memory, near, (void *)stack->sp) &&
+               has_slots(known, stack, known->count);
     struct template *template = template_space_of_processor();
     u32 size = __builtin_offsetof(struct template, slots) + known->count * sizeof(known->slots[0]);
     // Only the slots that it has.
     if (!template || size > sizeof(*template) || bpf_probe_read_kernel(template, size, known))
-        return false;
-    u32 span = template->span;
-    if (span <= TEMPLATE_SPAN && bpf_probe_read_user(stack->memory, span, (void *)stack->sp))
         return false;
     work->is_different = 0;
     bpf_loop(template->count, compare_slot, NULL, 0);
@@ -105,8 +116,10 @@ INLINE u32 find_template(struct work *work, struct stack_record *stack)
         struct template *template = bpf_map_lookup_elem(&templates, &key);
         if (!template)
             return 0;
-        if (is_like(work, template, stack))
-            return template->number;
+        // Another template may take its place meanwhile.
+        u32 number = *(volatile u32 *)&template->number;
+        if (is_like(work, template, stack) && number == *(volatile u32 *)&template->number)
+            return number;
     }
     return 0;
 }

@@ -45,6 +45,8 @@ struct work {
     u32 chunk;
     u32 first;
     u32 is_incomplete;
+    u32 is_reported;
+    u32 has_grown;
     u32 is_code;
     u32 is_different;
     u64 changed;

@@ -70,6 +70,7 @@ impl Decoder {
                 call,
                 errno,
                 file,
+                is_finalized: record.long(48)? != 0,
             },
             3 => Occurrence::ClosedRange {
                 first: fd,
@@ -103,6 +104,8 @@ impl Decoder {
                 inode: file,
                 path: path(record.0.get(RECORD..)?),
             })),
+            13 => Occurrence::Started { child: fd },
+            14 => Occurrence::Reaped { child: fd },
             _ => return None,
         })
     }
@@ -196,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes: Vec<u8>, kind in 0..14_u8) {
+        fn any_bytes_are_survived(bytes: Vec<u8>, kind in 0..16_u8) {
             let mut bytes = bytes;
             if let Some(slot) = bytes.get_mut(28) {
                 *slot = kind;

@@ -11,6 +11,27 @@ use crate::{BpfObject, LoadRefusal, call};
 /// Compiled from `bpf/descriptors.bpf.c`, which has the layout of a record.
 const DESCRIPTORS: &[u8] = include_bytes!("../bpf/descriptors.bpf.o");
 
+/// Which records a walk returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedRecords {
+    /// Of descriptors with these numbers.
+    pub numbers: Range<u32>,
+    /// Of processes whose pid, in the first namespace, has these low bits: a mask and its result.
+    pub part: (u32, u32),
+    /// Whether each process has a record before those of its descriptors, and one after them.
+    pub processes: bool,
+}
+
+impl Default for WantedRecords {
+    fn default() -> Self {
+        Self {
+            numbers: 0..u32::MAX,
+            part: (0, 0),
+            processes: false,
+        }
+    }
+}
+
 /// The program in the kernel; dropping it removes it. It has one buffer: of all its walks, only one
 /// may be read at a time.
 #[derive(Debug)]
@@ -34,11 +55,17 @@ impl DescriptorProgram {
         Ok(Self { object })
     }
 
-    /// Sets the numbers for which the next reads return records: at first, all.
-    pub fn set_range(&self, range: &Range<u32>) -> Result<(), Errno> {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&range.start.to_ne_bytes());
-        bytes[4..].copy_from_slice(&range.end.to_ne_bytes());
+    /// Sets what the next reads return: at first, a record of every descriptor.
+    pub fn want(&self, wanted: &WantedRecords) -> Result<(), Errno> {
+        let words = [
+            wanted.numbers.start,
+            wanted.numbers.end,
+            wanted.part.0,
+            wanted.part.1,
+            u32::from(wanted.processes),
+            0,
+        ];
+        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
         self.object
             .map(".data")?
             .update(&0_u32.to_ne_bytes(), &bytes)

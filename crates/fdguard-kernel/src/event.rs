@@ -45,6 +45,8 @@ pub enum Occurrence {
         errno: u16,
         /// The open file; 0 if there was none.
         file: u64,
+        /// Whether an interpreter closed it that is cleaning up at its exit.
+        is_finalized: bool,
     },
     /// All numbers from the first to the last are free.
     ClosedRange {
@@ -85,6 +87,17 @@ pub enum Occurrence {
         /// Every number that is open in the child's copy; `None` if they share the table, or if
         /// there was no room for the list.
         open: Option<Vec<u32>>,
+    },
+    /// A call that starts a child has returned. The thread's last [`Occurrence::Forked`] has the
+    /// child's table.
+    Started {
+        /// The child, by the number that the process knows it by.
+        child: u32,
+    },
+    /// A child that has ended was waited for.
+    Reaped {
+        /// The child, likewise.
+        child: u32,
     },
     /// The thread has a table of its own from now on, which is the event's: a copy of another.
     Unshared {
@@ -197,6 +210,7 @@ pub struct Goroutine {
     pub id: u64,
     /// The address of the `go` statement that created it; 0 if unknown.
     pub created_at: u64,
-    /// The stack of that statement, innermost first, if its creation was seen.
+    /// The stack of that statement, innermost first, if its creation was seen, then those of
+    /// earlier creators: a zero is before each.
     pub creator: Vec<u64>,
 }

@@ -9,6 +9,8 @@ pub mod call;
 mod decode;
 mod descriptors;
 mod event;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod goroutine;
 mod loader;
 mod map;
@@ -20,12 +22,12 @@ mod stack;
 mod tracer;
 mod types;
 
-pub use descriptors::DescriptorProgram;
+pub use descriptors::{DescriptorProgram, WantedRecords};
 pub use event::{
     CapturedCode, CapturedStack, Goroutine, KernelEvent, LanguageFrame, MappedFile, Occurrence,
     Registers,
 };
-pub use goroutine::GoLayout;
+pub use goroutine::{GoLayout, GoProbe};
 pub use loader::{LoadOptions, LoadedObject, find_types, kernel_types};
 pub use map::BpfMap;
 pub use object::BpfObject;

@@ -224,8 +224,9 @@ fn refer(program: &mut LinkedProgram, maps: &[(String, BpfMap)]) -> Result<(), L
 
 /// Loads it again for the verifier's words.
 fn explain(program: &NewProgram<'_>, error: Errno) -> LoadRefusal {
-    if error == Errno::PERM {
-        return refusal(program.name, error);
+    // A kernel that is locked down does not know the helpers that read memory, and says so of each.
+    if error == Errno::PERM || is_locked_down() {
+        return refusal(program.name, Errno::PERM);
     }
     let mut log = vec![0; LOG];
     let again = call::load_with_log(program, &mut log);

@@ -45,6 +45,8 @@ const CREATOR: usize = FRAMES + MOST * 24;
 const MEMORY: usize = CREATOR + MOST * 8;
 /// The most frames.
 const MOST: usize = 64;
+/// Words for the frames of each creator.
+const CREATOR_FRAMES: usize = 20;
 /// The most return addresses of a template, and templates for the same registers.
 const SLOTS: usize = 64;
 const VARIANTS: u64 = 4;
@@ -163,22 +165,33 @@ impl CopiedStacks {
         }
         let (id, created_at) = (long(56)?, long(64)?);
         if id != 0 || created_at != 0 {
-            let creator = (0..count(48)?).map(|index| long(CREATOR + index * 8));
+            let words = (0..count(48)?).map(|index| long(CREATOR + index * 8));
             stack.goroutine = Some(Goroutine {
                 id,
                 created_at,
-                creator: creator.collect::<Option<_>>()?,
+                creator: creators(&words.collect::<Option<Vec<u64>>>()?),
             });
         }
         Some(stack)
     }
 }
 
+/// The stacks of the creators, each after a zero. The kernel writes as many words for each.
+fn creators(words: &[u64]) -> Vec<u64> {
+    let stacks = words.chunks(CREATOR_FRAMES).map(|stack| {
+        let frames = stack.iter().take_while(|frame| **frame != 0);
+        std::iter::once(0).chain(frames.copied())
+    });
+    stacks.flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{CopiedStacks, FRAMES, MEMORY, SLOTS, StackSlot, TEMPLATE, template};
+    use super::{
+        CREATOR_FRAMES, CopiedStacks, FRAMES, MEMORY, SLOTS, StackSlot, TEMPLATE, template,
+    };
 
     #[test]
     fn a_copied_stack_is_kept_until_its_template_is_known() {
@@ -194,6 +207,15 @@ mod tests {
         let key = copied.take(7).unwrap();
         assert_eq!(key.variants().count(), 4);
         assert_eq!(copied.take(7), None);
+    }
+
+    #[test]
+    fn the_creators_of_a_goroutine_follow_each_other() {
+        let mut words = vec![0; 2 * CREATOR_FRAMES];
+        words[..2].copy_from_slice(&[5, 6]);
+        words[CREATOR_FRAMES] = 7;
+        assert_eq!(super::creators(&words), [0, 5, 6, 0, 7]);
+        assert!(super::creators(&[]).is_empty());
     }
 
     #[test]

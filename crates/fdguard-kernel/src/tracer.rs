@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::call;
 use crate::decode::Decoder;
-use crate::goroutine::{self, GoLayout, GoProbes};
+use crate::goroutine::{self, GoLayout, GoProbe, GoProbes};
 use crate::loader::{self, LoadOptions, LoadedObject};
 use crate::object::BpfObject;
 use crate::python;
@@ -158,19 +158,34 @@ impl KernelTracer {
     }
 
     /// Follows a process that is a Go program: its stacks are taken by frame pointers, with their
-    /// goroutines.
-    pub fn follow_go(&self, pid: u32, layout: GoLayout) -> io::Result<()> {
+    /// goroutines, and with their creators if the program is probed.
+    pub fn follow_go(&self, pid: u32, layout: GoLayout, probe: Option<GoProbe>) -> io::Result<()> {
         self.follow(pid, StackMode::FramePointers)?;
         let process = self.object.map("followed")?.read(&pid.to_ne_bytes())?;
         let generation = process.get(4..8).and_then(|bytes| bytes.try_into().ok());
         let generation = u32::from_ne_bytes(generation.unwrap_or_default());
-        goroutine::follow(&self.object, pid, generation, layout)
+        goroutine::follow(&self.object, pid, generation, (layout, probe))
     }
 
     /// Sees who creates goroutines in a Go program, in all followed processes that run it, also
-    /// those that start it later. `offset` is where `runtime.gostartcallfn` begins in the file.
-    pub fn probe_go(&mut self, file: &Path, offset: u64, layout: GoLayout) -> io::Result<()> {
+    /// those that start it later. `offset` is an instruction at the beginning of
+    /// `runtime.gostartcallfn` in the file.
+    pub fn probe_go(&mut self, file: &Path, offset: u64, layout: GoLayout) -> io::Result<GoProbe> {
         self.goroutines.add(&self.object, file, offset, layout)
+    }
+
+    /// Sees new goroutines of a probed program no longer, or again: each costs the program an
+    /// exception. What is known of the creators of running goroutines is only kept for those that
+    /// have opened something.
+    pub fn set_probe(&mut self, probe: GoProbe, is_attached: bool) -> io::Result<()> {
+        self.goroutines
+            .set_attached(&self.object, probe, is_attached)
+    }
+
+    /// Whether new goroutines of a probed program are seen now, and how many were seen so far.
+    pub fn probe_state(&self, probe: GoProbe) -> io::Result<(bool, u64)> {
+        let created = goroutine::created(&self.object, probe)?;
+        Ok((self.goroutines.is_attached(probe), created))
     }
 
     /// Tells the kernel where a copied stack has its return addresses, all of them: the same stack

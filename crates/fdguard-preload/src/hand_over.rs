@@ -11,7 +11,7 @@
 
 use core::ffi::{CStr, c_char, c_int};
 
-use fdguard_wire::{Bytes, LoaderOutcome, Omission, interpreter, loading};
+use fdguard_wire::{Bytes, LoaderOutcome, Omission, accepts_any_order, interpreter, loading};
 
 use crate::{start, sys};
 
@@ -20,6 +20,7 @@ const LIBRARY: &[u8] = b"/libfdguard_preload.so";
 const AGENT: &[u8] = b"/fdguard-node.cjs";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const NODE: &[u8] = b"NODE_OPTIONS=";
+const ASAN: &[u8] = b"ASAN_OPTIONS=";
 /// The most variables of an environment that is changed; a larger one is passed on unchanged.
 const VARIABLES: usize = 1024;
 /// The most bytes of a variable that is changed.
@@ -72,7 +73,9 @@ unsafe fn needs_change(program: Program, environment: *const *const c_char) -> O
     let library = unsafe { value_of(environment, PRELOAD) }?;
     let library = parts(library, is_between).find(|part| part.ends_with(LIBRARY))?;
     // SAFETY: guaranteed by the caller.
-    unsafe { omission(program, library) }
+    let options = unsafe { value_of(environment, ASAN) };
+    // SAFETY: guaranteed by the caller.
+    unsafe { omission(program, library, options.unwrap_or_default()) }
 }
 
 /// # Safety
@@ -253,11 +256,12 @@ unsafe fn value_of<'e>(environment: *const *const c_char, name: &[u8]) -> Option
     }
 }
 
-/// Why the program must not be given the library; `None` if it may.
+/// Why the program must not be given the library; `None` if it may. `options` are those of
+/// `AddressSanitizer`.
 ///
 /// # Safety
 /// The program's path must be a C string.
-unsafe fn omission(program: Program, library: &[u8]) -> Option<Omission> {
+unsafe fn omission(program: Program, library: &[u8], options: &[u8]) -> Option<Omission> {
     let mut path = [0; PATH];
     let own = terminated(library, &mut path)?;
     match sys::open_to_read(own) {
@@ -284,7 +288,10 @@ unsafe fn omission(program: Program, library: &[u8]) -> Option<Omission> {
             LoaderOutcome::Harmless => return None,
             LoaderOutcome::OtherLoader => return Some(Omission::OtherLoader),
             LoaderOutcome::OtherMachine => return Some(Omission::OtherMachine),
-            LoaderOutcome::Sanitizer => return Some(Omission::Sanitizer),
+            LoaderOutcome::AddressSanitizer if accepts_any_order(options) => return None,
+            LoaderOutcome::AddressSanitizer | LoaderOutcome::Sanitizer => {
+                return Some(Omission::Sanitizer);
+            }
             LoaderOutcome::Script(length) => length,
         };
         let name = interpreter(line.get(..length).unwrap_or_default());

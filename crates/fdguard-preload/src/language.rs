@@ -6,7 +6,7 @@
 )]
 
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -14,12 +14,12 @@ use fdguard_wire::python::PythonRefusal;
 use fdguard_wire::{FrameRecord, RuntimeLanguage, TableMapping};
 
 use crate::creator::{Api, Junction, Search};
-use crate::java;
 use crate::modules::{self, Module};
 use crate::python::{PythonWalk, RawFrame, Runtime};
 use crate::start::GROUND;
 use crate::unwind::{self, Extent, Native, Trace};
 use crate::walkers::{self, Walk};
+use crate::{java, loader};
 
 /// The most frames of one stack; outer frames are cut.
 const DEPTH: usize = 64;
@@ -34,10 +34,6 @@ const UNKNOWN: u32 = 0;
 const SEARCHING: u32 = 1;
 const FOUND: u32 = 2;
 const ABSENT: u32 = 3;
-
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
 
 struct Interpreter {
     runtime: Runtime,
@@ -64,10 +60,7 @@ static PYTHON: DetectedRuntime = DetectedRuntime {
 
 /// Looks for an interpreter among the loaded modules. Not from a hook: the loader may lock.
 pub(crate) fn find() {
-    find_runtimes(|name| {
-        // SAFETY: RTLD_DEFAULT and a C string.
-        unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast_const()
-    });
+    find_runtimes(|name| loader::dlsym(core::ptr::null_mut(), name).cast_const());
 }
 
 /// The start addresses of modules that were already searched for an interpreter.

@@ -7,32 +7,29 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::attach::scope;
-use crate::sys;
+use crate::{loader, sys};
 
 const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
-
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
 
 /// The next definition of a name; null if there is none.
 #[cold]
 #[inline(never)]
 fn look_up(name: &CStr) -> *mut c_void {
-    if scope::is_found() {
-        return scope::address(name);
+    if !scope::is_found() && loader::has_dlsym() {
+        return loader::dlsym(RTLD_NEXT, name);
     }
-    // SAFETY: the name is a C string; the loader may be called at any time after it loaded this
-    // library.
-    unsafe { dlsym(RTLD_NEXT, name.as_ptr()) }
+    // Without dlsym the modules behind this one are searched in the loader's order, too.
+    if !scope::find() {
+        return core::ptr::null_mut();
+    }
+    scope::address(name)
 }
 
 /// Whether the library was loaded with the program: only then are there definitions after its own.
 /// The library itself needs no other, so none of its own comes after it.
 pub(crate) fn is_preloaded() -> bool {
-    // SAFETY: as above.
-    let next = unsafe { dlsym(RTLD_NEXT, c"getenv".as_ptr()) };
-    !next.is_null()
+    // Nothing can be loaded later into a process without dlsym.
+    !loader::has_dlsym() || !loader::dlsym(RTLD_NEXT, c"getenv").is_null()
 }
 
 /// A function of the C library, looked up when it is first needed. `F` is the type of a function

@@ -70,6 +70,18 @@ pub(crate) struct Symbols {
     versions: usize,
 }
 
+/// The parts of a GNU hash table.
+struct HashTable {
+    bucket_count: usize,
+    /// The first symbol that the module defines; it only refers to those before.
+    first: usize,
+    bloom_count: usize,
+    shift: u32,
+    blooms: usize,
+    buckets: usize,
+    chains: usize,
+}
+
 impl Symbols {
     /// The tables that a dynamic section names.
     ///
@@ -125,21 +137,14 @@ impl Symbols {
 
     fn symbol(&self, name: &CStr) -> Option<Symbol> {
         let wanted = hash_of(name.to_bytes());
-        let head = |index| self.read::<u32>(self.hash, index).map(|word| word as usize);
-        let (buckets, first, blooms, shift) = (head(0)?, head(1)?, head(2)?, head(3)?);
-        let bloom_table = self.hash.checked_add(16)?;
-        let word = (wanted as usize / 64).checked_rem(blooms)?;
-        let bloom: u64 = self.read(bloom_table, word)?;
-        let other = wanted.checked_shr(u32::try_from(shift).ok()?)?;
-        if bloom >> (wanted % 64) & bloom >> (other % 64) & 1 == 0 {
+        let table = self.hash_table()?;
+        if !self.has_hash(&table, wanted)? {
             return None;
         }
-        let bucket_table = bloom_table.checked_add(blooms.checked_mul(8)?)?;
-        let chain_table = bucket_table.checked_add(buckets.checked_mul(4)?)?;
-        let bucket = (wanted as usize).checked_rem(buckets)?;
-        let start = self.read::<u32>(bucket_table, bucket)? as usize;
+        let bucket = (wanted as usize).checked_rem(table.bucket_count)?;
+        let start = self.read::<u32>(table.buckets, bucket)? as usize;
         for index in (start..).take(LONGEST) {
-            let hash: u32 = self.read(chain_table, index.checked_sub(first)?)?;
+            let hash: u32 = self.read(table.chains, index.checked_sub(table.first)?)?;
             if hash | 1 == wanted | 1
                 && let Some(symbol) = self.defined(index, name)
             {
@@ -150,6 +155,48 @@ impl Symbols {
             }
         }
         None
+    }
+
+    fn hash_table(&self) -> Option<HashTable> {
+        let head = |index| self.read::<u32>(self.hash, index).map(|word| word as usize);
+        let (bucket_count, first, bloom_count, shift) = (head(0)?, head(1)?, head(2)?, head(3)?);
+        let blooms = self.hash.checked_add(16)?;
+        let buckets = blooms.checked_add(bloom_count.checked_mul(8)?)?;
+        Some(HashTable {
+            bucket_count,
+            first,
+            bloom_count,
+            shift: u32::try_from(shift).ok()?,
+            blooms,
+            buckets,
+            chains: buckets.checked_add(bucket_count.checked_mul(4)?)?,
+        })
+    }
+
+    /// Whether the module's filter has this hash.
+    fn has_hash(&self, table: &HashTable, hash: u32) -> Option<bool> {
+        let word = (hash as usize / 64).checked_rem(table.bloom_count)?;
+        let bloom: u64 = self.read(table.blooms, word)?;
+        let other = hash.checked_shr(table.shift)?;
+        Some(bloom >> (hash % 64) & bloom >> (other % 64) & 1 != 0)
+    }
+
+    /// The hash of a symbol that the module defines, by its index. The table has it without its
+    /// lowest bit, which is set here. `None` if the module only refers to the symbol.
+    pub(crate) fn defined_hash(&self, index: usize) -> Option<u32> {
+        let table = self.hash_table()?;
+        let place = index.checked_sub(table.first)?;
+        self.read::<u32>(table.chains, place).map(|hash| hash | 1)
+    }
+
+    /// Whether the module may define a symbol with this hash, whose lowest bit is not known.
+    pub(crate) fn may_define(&self, hash: u32) -> bool {
+        let has = |table: &HashTable| {
+            let hashes = [hash | 1, hash & !1];
+            hashes.map(|hash| self.has_hash(table, hash) != Some(false))
+        };
+        self.hash_table()
+            .is_none_or(|table| has(&table).contains(&true))
     }
 
     fn defined(&self, index: usize, name: &CStr) -> Option<Symbol> {
@@ -173,10 +220,12 @@ impl Symbols {
 }
 
 /// The hash of the GNU table.
-fn hash_of(name: &[u8]) -> u32 {
+pub(crate) const fn hash_of(name: &[u8]) -> u32 {
     let mut hash = 5381_u32;
-    for byte in name {
-        hash = hash.wrapping_mul(33).wrapping_add(u32::from(*byte));
+    let mut rest = name;
+    while let [byte, after @ ..] = rest {
+        hash = hash.wrapping_mul(33).wrapping_add(*byte as u32);
+        rest = after;
     }
     hash
 }
@@ -216,6 +265,26 @@ mod tests {
         for name in [c"Py_Version", c"", c"opendi", c"no_such_symbol"] {
             assert!(symbols.find(name).is_null(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_symbol_is_recognized_by_its_hash() {
+        // SAFETY: RTLD_DEFAULT and a C string.
+        let open = unsafe { dlsym(core::ptr::null_mut(), c"opendir".as_ptr()) };
+        let library = modules::find(open as usize).unwrap();
+        let symbols = library.symbols().unwrap();
+        let table = symbols.hash_table().unwrap();
+        for index in table.first..table.first + 100 {
+            let hash = symbols.defined_hash(index).unwrap();
+            assert!(symbols.may_define(hash));
+            let symbol: super::Symbol = symbols.read(symbols.symbols, index).unwrap();
+            let text = (symbols.strings + symbol.name as usize) as *const core::ffi::c_char;
+            // SAFETY: a name in the module's string table.
+            let name = unsafe { core::ffi::CStr::from_ptr(text) };
+            assert_eq!(super::hash_of(name.to_bytes()) | 1, hash, "{name:?}");
+        }
+        assert_eq!(symbols.defined_hash(0), None);
+        assert!(!symbols.may_define(super::hash_of(b"no_such_symbol")));
     }
 
     #[test]

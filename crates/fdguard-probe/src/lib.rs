@@ -20,5 +20,6 @@ pub use linux::Probe;
 pub use linux::radar::Radar;
 pub use linux::snapshot::{Depth, Options};
 pub use linux::watcher::{ProcessWatcher, WatcherTick};
+pub use linux::workload::ExecutableStamp;
 pub use lsof::Lsof;
 pub use reader::ProcessReader;

@@ -94,20 +94,9 @@ pub fn map<T: Sync, R: Send>(
     per_take: usize,
     turn: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
-    map_after(|| (), items, per_take, turn)
-}
-
-/// The same, after each thread has run something else first.
-pub(crate) fn map_after<T: Sync, R: Send, F>(
-    first: impl Fn() -> F + Sync,
-    items: &[T],
-    per_take: usize,
-    turn: impl Fn(&T) -> R + Sync,
-) -> Vec<R> {
     let queue = Queue::new(items.len(), per_take);
     let threads = cores().min(items.len().div_ceil(per_take.max(1)));
     let parts = run(threads, || {
-        first();
         let mut part = Vec::new();
         while let Some(range) = queue.take() {
             part.extend(range.map(|at| (at, turn(&items[at]))));

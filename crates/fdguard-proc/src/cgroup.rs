@@ -4,20 +4,26 @@ use bstr::ByteSlice as _;
 
 use crate::ascii::lines;
 
+mod names;
+
+pub use names::{CgroupContainer, CgroupNames};
+
 /// The path in the unified hierarchy (version 2).
 #[must_use]
 pub fn unified(bytes: &[u8]) -> Option<&[u8]> {
     lines(bytes).find_map(|line| line.strip_prefix(b"0::"))
 }
 
-/// The container id: 64 hexadecimal digits anywhere in a cgroup path, bare or between a runtime's
-/// prefix and suffix (`docker-…​.scope`, `cri-containerd-…`, `crio-…`, `libpod-…`), or the name
-/// behind `lxc.payload.` or `/lxc/`.
+/// The container id: 64 hexadecimal digits in a cgroup path, bare or between a runtime's prefix and
+/// suffix; the name for LXC and systemd-nspawn.
 #[must_use]
 pub fn container_id(bytes: &[u8]) -> Option<String> {
-    lines(bytes)
-        .filter_map(|line| line.splitn_str(3, b":").nth(2))
-        .find_map(id_of_path)
+    CgroupNames::parse(bytes).container.map(|one| one.id)
+}
+
+/// The paths of all hierarchies.
+fn paths(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    lines(bytes).filter_map(|line| line.splitn_str(3, b":").nth(2))
 }
 
 /// Whether a cgroup path shows that the process belongs to a systemd unit. A name without a suffix
@@ -28,31 +34,8 @@ pub fn is_of_unit(bytes: &[u8], unit: &str) -> bool {
     let has_suffix = SUFFIXES.iter().any(|suffix| unit.ends_with(suffix));
     let service = format!("{unit}.service");
     let wanted = if has_suffix { unit } else { &*service };
-    let paths = lines(bytes).filter_map(|line| line.splitn_str(3, b":").nth(2));
-    let mut components = paths.flat_map(|path| path.split(|byte| *byte == b'/'));
+    let mut components = paths(bytes).flat_map(|path| path.split(|byte| *byte == b'/'));
     components.any(|component| component == wanted.as_bytes())
-}
-
-fn id_of_path(path: &[u8]) -> Option<String> {
-    // The innermost container wins: nested runtimes append.
-    path.rsplit(|byte| *byte == b'/')
-        .find_map(hexadecimal_id)
-        .or_else(|| lxc_name(path))
-}
-
-fn hexadecimal_id(component: &[u8]) -> Option<String> {
-    let stem = component.strip_suffix(b".scope").unwrap_or(component);
-    let tail = stem.rsplit(|byte| matches!(byte, b'-' | b':')).next()?;
-    (tail.len() == 64 && tail.iter().all(u8::is_ascii_hexdigit))
-        .then(|| tail.to_str_lossy().into_owned())
-}
-
-fn lxc_name(path: &[u8]) -> Option<String> {
-    let (_, tail) = path
-        .split_once_str(b"lxc.payload.")
-        .or_else(|| path.split_once_str(b"/lxc/"))?;
-    let name = tail.split(|byte| *byte == b'/').next()?;
-    (!name.is_empty()).then(|| name.to_str_lossy().into_owned())
 }
 
 #[cfg(test)]

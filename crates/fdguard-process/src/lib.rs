@@ -14,6 +14,7 @@ mod limits;
 pub mod listen;
 pub mod mark;
 mod members;
+pub mod name_lookup;
 pub mod notify;
 pub mod own_limit;
 pub mod parent;
@@ -28,3 +29,6 @@ mod strays;
 pub mod sweep;
 mod sys;
 pub mod tree;
+
+#[cfg(feature = "fuzzing")]
+pub use keeper::message::fuzz_message as fuzz_keeper_message;

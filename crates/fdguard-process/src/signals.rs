@@ -12,7 +12,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,14 @@ static LISTENERS: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
 
 /// The signals with a handler, as bits. Handlers are never removed.
 static HANDLED: Mutex<u64> = Mutex::new(0);
+
+/// From here on, writing past the limit for the size of files (`ulimit -f`) is an error that is
+/// reported, and does not end the process. A handler, unlike an ignored signal, is not passed on to
+/// programs that are started.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    let was_reached = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(libc::SIGXFSZ, was_reached).map(drop)
+}
 
 /// A signal that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

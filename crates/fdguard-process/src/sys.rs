@@ -142,6 +142,18 @@ pub(crate) fn copy_above(number: c_int, floor: c_int) -> Result<c_int, Errno> {
     }
 }
 
+/// Makes `target` a duplicate of `source` that an exec closes, whatever it was before; nothing if
+/// they are the same.
+pub(crate) fn copy_to_marked(source: c_int, target: c_int) -> Result<(), Errno> {
+    if source == target {
+        return Ok(());
+    }
+    // SAFETY: takes numbers. Only a child before its exec calls this, and none of its `OwnedFd`s is
+    // used again.
+    let result = unsafe { libc::syscall(libc::SYS_dup3, source, target, libc::O_CLOEXEC) };
+    checked(result).map(drop)
+}
+
 /// Makes `target` a duplicate of `source` that survives an exec, whatever it was before.
 pub(crate) fn copy_to(source: c_int, target: c_int) -> Result<(), Errno> {
     // SAFETY: takes numbers. Only a child before its exec calls this, and none of its `OwnedFd`s is

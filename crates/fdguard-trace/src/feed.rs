@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use fdguard_core::event::{Errno, StackId, TraceEvent, What};
 use fdguard_core::{FileId, TraceKey};
 use fdguard_wire::{
-    CloseCall, EventKind, EventRecord, FdCall, LOCK_BEGINS, OpenCall, PreventedHarm,
+    CLOSE_THREADS, CloseCall, EventKind, EventRecord, FdCall, LOCK_BEGINS, OpenCall, PreventedHarm,
 };
 
 use crate::call_class::CallClasses;
@@ -171,7 +171,7 @@ impl Feed {
 
     /// Whether this is the first sign of a second thread.
     fn is_second_thread(&self, record: &EventRecord) -> bool {
-        let has_several = record.kind == EventKind::Close && record.more[1] != 0;
+        let has_several = record.kind == EventKind::Close && record.more[1] & CLOSE_THREADS != 0;
         has_several && self.threads == Threads::One
     }
 

@@ -19,7 +19,9 @@ mod error;
 mod feed;
 mod go;
 mod inject;
+mod java;
 mod kernel;
+mod latest_keys;
 mod launch;
 mod lifetimes;
 mod listener;
@@ -45,6 +47,7 @@ mod state;
 mod symbol;
 mod table;
 mod trace_dir;
+mod why;
 
 pub use attached::{AttachRefusal, AttachStep, AttachedTrace};
 pub use error::Error;
@@ -52,11 +55,13 @@ pub use fdguard_kernel::LoadRefusal;
 pub use go::{GoFrame, GoLines};
 pub use inject::{AttachFailure, InjectSource};
 pub use kernel::KernelSource;
+#[cfg(feature = "fuzzing")]
+pub use kernel::{fuzz_captured_code, fuzz_machine_code, fuzz_program};
 pub use launch::{Options, TracedCommand};
 pub use lifetimes::{SiteDetail, TracedProcess};
 pub use listener::monotonic;
-#[doc(hidden)]
-pub use node::parse_inspector_bytes;
+#[cfg(feature = "fuzzing")]
+pub use node::fuzz_inspector;
 pub use observed_trace::{ObservedTrace, UntracedProgram};
 pub use preload::PreloadSource;
 pub use program::{BlindReason, GO, TracedProgram};
@@ -68,5 +73,8 @@ pub use source::{EventReader, TraceSource};
 pub use source_kind::{SourceKind, SourceReason};
 pub use state::{OpenSites, StateParts, TraceScope, TraceState};
 pub use symbol::Symbols;
+#[cfg(feature = "fuzzing")]
+pub use table::fuzz_exit_report;
 pub use table::{Descriptor, ExitReport, ProcessTable, ProcessTables};
 pub use trace_dir::library;
+pub use why::{HeapAnswer, HeapRefusal, HeapTarget, HeapWatch, ProcessWhy, SiteWhy};

@@ -11,7 +11,7 @@ use fdguard_core::lifetimes::{
 use fdguard_core::origin::Stack;
 use fdguard_core::{Class, Fd, Text, TraceKey};
 use fdguard_proc::process;
-use fdguard_wire::{EventKind, EventRecord, OpenCall};
+use fdguard_wire::{CLOSE_FINALIZED, EventKind, EventRecord, OpenCall};
 
 use crate::call_class::CallClasses;
 use crate::source::TraceSource;
@@ -63,6 +63,15 @@ pub struct TracedProcess {
 }
 
 impl TracedProcess {
+    /// The program that it ran.
+    #[must_use]
+    pub fn key(&self) -> TraceKey {
+        TraceKey {
+            pid: self.pid,
+            began: self.began,
+        }
+    }
+
     /// Whether the open of the descriptor at this number was seen.
     #[must_use]
     pub fn knows(&self, fd: Fd) -> bool {
@@ -330,10 +339,11 @@ impl State {
             EventKind::Close if event.errno != EBADF => {
                 let opener = self.lifetimes.path_of(fd).map(StackId);
                 // An interpreter that is cleaning up has left the program's outermost line.
-                let is_finalized = opener.is_some_and(&traits.is_python)
-                    && event.stack != 0
+                let has_left = event.stack != 0
                     && event.tid == self.pid
                     && !(traits.is_in_module)(number(event.stack));
+                let is_finalized = opener.is_some_and(&traits.is_python)
+                    && (has_left || event.more[1] & CLOSE_FINALIZED != 0);
                 self.forget_name(fd, at);
                 self.lifetimes.close(fd, at, is_finalized);
                 self.calls.close(fd);

@@ -4,7 +4,7 @@
 //! milliseconds of events of the fastest program.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +22,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::children::ChildWatch;
 use crate::feed::{Delivery, Feed};
+use crate::latest_keys::LatestKeys;
 use crate::lifetimes::{Lifetimes, TraitsOfStacks, UnnamedProcess};
 use crate::omission;
 use crate::ring::DrainedEvents;
@@ -151,11 +152,10 @@ impl EventPump {
         self.find();
         let now = monotonic();
         let mut most = 0;
-        let keys = self.readers.keys();
-        let latest: HashMap<u32, u64> = keys.map(|key| (key.pid, key.began)).collect();
+        let latest = LatestKeys::new(self.readers.keys().copied());
         for (key, mut reader) in std::mem::take(&mut self.readers) {
             // Checked before reading: a process that is gone now writes nothing afterwards.
-            let is_over = latest.get(&key.pid) != Some(&key.began) || !self.source.is_running(key);
+            let is_over = !latest.contains(key) || !self.source.is_running(key);
             // A file that cannot be read any more belongs to no process.
             let Ok(drained) = reader.events.drain(now, is_end || is_over) else {
                 self.close(key, &reader);

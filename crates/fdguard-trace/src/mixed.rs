@@ -150,6 +150,10 @@ impl TraceSource for MixedSource {
         self.owner(key).is_outlived(key)
     }
 
+    fn is_starting(&self, pid: u32) -> bool {
+        self.library.is_starting(pid)
+    }
+
     fn follows(&self, pid: u32) -> bool {
         self.followed().contains_key(&pid)
     }

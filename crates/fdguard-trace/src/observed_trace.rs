@@ -156,7 +156,8 @@ impl UntracedProgram {
     }
 }
 
-fn program_of(pid: u32) -> Option<TracedProgram> {
+/// The program that a process runs.
+pub(crate) fn program_of(pid: u32) -> Option<TracedProgram> {
     TracedProgram::find(OsStr::new(&format!("/proc/{pid}/exe"))).ok()
 }
 

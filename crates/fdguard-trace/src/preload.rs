@@ -3,16 +3,19 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+use fdguard_core::TraceKey;
+use fdguard_wire::{ANY_ORDER, accepts_any_order};
 
 use crate::observed_trace::{self, is_alive};
 use crate::protection::Protection;
-use crate::record_files::{RecordFiles, is_outlived};
+use crate::record_files::{RecordFiles, is_outlived, is_starting};
 use crate::source::{EventReader, TraceSource};
 use crate::table::ProcessTable;
 use crate::trace_dir::TraceDir;
 use crate::{BlindReason, Error, TracedProgram};
-use fdguard_core::TraceKey;
 
 /// The library and its directory, prepared for one program. Every process that is started with its
 /// environment records, consecutively or at the same time.
@@ -90,6 +93,8 @@ impl PreloadSource {
                 set(variables, name, value);
             }
         }
+        let options = before(variables, "ASAN_OPTIONS");
+        set(variables, "ASAN_OPTIONS", asan_options(options));
         let options = before(variables, "NODE_OPTIONS");
         if let Some(options) = node_options(&options, &self.arguments, &dir.node_agent()) {
             set(variables, "NODE_OPTIONS", options);
@@ -135,6 +140,10 @@ impl TraceSource for PreloadSource {
         self.files().is_some() && is_outlived(key, key.pid)
     }
 
+    fn is_starting(&self, pid: u32) -> bool {
+        self.files().is_some() && is_starting(pid)
+    }
+
     fn remove(&self, key: TraceKey) {
         if let RecordDir::Own(_) = self.dir
             && let Some(files) = self.files()
@@ -174,6 +183,20 @@ fn preloads(library: &Path, before: &OsStr) -> OsString {
     list
 }
 
+/// The options that were already set, then the one without which programs with `AddressSanitizer`
+/// do not start: it requires to be the first library, although only a library that allocates in its
+/// place would harm it.
+fn asan_options(mut options: OsString) -> OsString {
+    if accepts_any_order(options.as_bytes()) {
+        return options;
+    }
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push(ANY_ORDER);
+    options
+}
+
 /// The options that were already set, then fdguard's. `None` for a Node that may not read the
 /// agent's file, because it would not start.
 fn node_options(before: &OsStr, arguments: &[OsString], agent: &Path) -> Option<OsString> {
@@ -198,7 +221,25 @@ mod tests {
     use std::ffi::{OsStr, OsString};
     use std::path::Path;
 
-    use super::node_options;
+    use super::{asan_options, node_options};
+
+    #[test]
+    fn a_sanitizer_keeps_its_options_and_starts() {
+        for (before, after) in [
+            ("", "verify_asan_link_order=0"),
+            ("detect_leaks=0", "detect_leaks=0:verify_asan_link_order=0"),
+            (
+                "verify_asan_link_order=1",
+                "verify_asan_link_order=1:verify_asan_link_order=0",
+            ),
+            (
+                "a=1 verify_asan_link_order=no",
+                "a=1 verify_asan_link_order=no",
+            ),
+        ] {
+            assert_eq!(asan_options(before.into()), after, "{before}");
+        }
+    }
 
     #[test]
     fn node_keeps_its_options_and_starts_where_it_may_read_little() {

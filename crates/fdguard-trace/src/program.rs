@@ -73,7 +73,7 @@ impl BlindReason {
                 "its loader is not glibc's (musl?) and cannot load fdguard's library"
             }
             Self::Sanitizer => {
-                "its sanitizer (ASan, TSan) must be the first library and refuses to start after another"
+                "its sanitizer (TSan, HWASan, or ASan without the ASAN_OPTIONS that fdguard sets) accepts no library before itself"
             }
             Self::Unreachable => {
                 "it cannot read the injected library: it runs as another user, or with another root or other mounts"

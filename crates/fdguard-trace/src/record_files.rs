@@ -11,6 +11,7 @@ use fdguard_proc::stat::ProcStat;
 use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
+use crate::observed_trace::program_of;
 use crate::ring::Ring;
 use crate::table::ProcessTable;
 use crate::trace_dir::LIBRARY_NAME;
@@ -86,7 +87,7 @@ pub(crate) fn is_outlived(key: TraceKey, pid: u32) -> bool {
         let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
         match program_after(&maps, key.pid) {
             Successor::None => false,
-            Successor::Loading => is_sleeping(pid),
+            Successor::Loading => !may_still_load(pid),
             Successor::Other => true,
         }
     };
@@ -94,12 +95,23 @@ pub(crate) fn is_outlived(key: TraceKey, pid: u32) -> bool {
     is_absent() && is_absent()
 }
 
+/// Whether a process without a table may still begin to record: on a busy machine its libraries
+/// take a while to load.
+pub(crate) fn is_starting(pid: u32) -> bool {
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    match program_after(&maps, pid) {
+        Successor::None => !maps.is_empty(),
+        Successor::Loading => may_still_load(pid),
+        Successor::Other => false,
+    }
+}
+
 /// What a process runs instead of the program with a known table.
 #[derive(Debug, PartialEq, Eq)]
 enum Successor {
     /// It has ended, or records still or again.
     None,
-    /// One whose libraries are being loaded: ours may be among them, or did not begin to record.
+    /// One without a C library so far, or with our library that did not begin to record.
     Loading,
     /// One without our library.
     Other,
@@ -116,16 +128,20 @@ fn program_after(maps: &[u8], pid: u32) -> Successor {
         return Successor::None;
     }
     let has_libc = is_mapped(b"/libc.so") || is_mapped(b"/libc-");
-    if is_mapped(LIBRARY_NAME.as_bytes()) || (is_mapped(b"/ld-linux") && !has_libc) {
+    // The loader maps preloaded libraries before the C library. In the middle of an exec not even
+    // the loader is mapped.
+    if is_mapped(LIBRARY_NAME.as_bytes()) || !has_libc {
         return Successor::Loading;
     }
     Successor::Other
 }
 
-/// The loader never waits, except for the disk, so a process that sleeps runs its program.
-fn is_sleeping(pid: u32) -> bool {
+/// Whether a process that has no C library so far is on its way to load ours.
+fn may_still_load(pid: u32) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S')
+    // The loader never waits, except for the disk, so a process that sleeps runs its program.
+    let is_sleeping = ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S');
+    !is_sleeping && program_of(pid).is_none_or(|program| program.blind.is_none())
 }
 
 /// `PID-BEGAN.fdguard`.
@@ -181,7 +197,8 @@ mod tests {
         assert_eq!(after(&["/bin/b", loader, ours, libc]), Successor::Loading);
         assert_eq!(after(&["/bin/b", loader, libc]), Successor::Other);
         assert_eq!(after(&["/bin/b", "/lib/libc-2.31.so"]), Successor::Other);
-        assert_eq!(after(&["/bin/static"]), Successor::Other);
+        assert_eq!(after(&["/bin/b"]), Successor::Loading);
+        assert_eq!(after(&["[stack]"]), Successor::Loading);
         assert_eq!(after(&[loader, ours, libc, newer]), Successor::None);
         let parents = "/dev/shm/fdguard-trace-a/1-12.fdguard";
         assert_eq!(after(&[loader, libc, parents]), Successor::Other);

@@ -11,7 +11,21 @@ pub(crate) fn source_gaps(source: &dyn TraceSource, tables: &ProcessTables) -> V
     let left_at = source.left_at();
     let mut found = source.gaps();
     found.extend(tables.iter().flat_map(|table| gaps(table, left_at)));
+    let is_ahead = |table: &&ProcessTable| table.began > tables.read_at;
+    found.extend(tables.iter().filter(is_ahead).map(other_clock));
     found
+}
+
+/// Its recording begins in the future.
+fn other_clock(table: &ProcessTable) -> Gap {
+    Gap::new(
+        format!(
+            "how long descriptors of process {} ({}) have been open, and whether they leak over time",
+            table.pid, table.comm
+        ),
+        "it has clocks of its own, ahead of fdguard's (a time namespace): their difference is not known",
+        "run fdguard inside that namespace, or use fdguard watch, which needs no clock of the process",
+    )
 }
 
 /// The gaps of one process. `left_at` says when fdguard took the library out of it.

@@ -220,9 +220,8 @@ impl TraceSession {
             // fdguard attached to is reported as it was until then.
             let keeps_roots = self.source.unloaded() == BlindReason::Replaced;
             let is_outlived = |one: &crate::TracedProcess| {
-                let (pid, began) = (one.pid, one.began);
-                let is_kept = keeps_roots && self.roots.contains(&pid);
-                !is_kept && self.outlived.contains(&TraceKey { pid, began })
+                let is_kept = keeps_roots && self.roots.contains(&one.pid);
+                !is_kept && self.outlived.contains(&one.key())
             };
             processes.retain(|one| !is_outlived(one));
         }
@@ -282,7 +281,8 @@ impl TraceSession {
             .filter(|pid| polled.table_of(*pid).is_none())
         {
             let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-            if exe.is_some() && self.examined.get(&pid) != exe.as_ref() {
+            let is_new = exe.is_some() && self.examined.get(&pid) != exe.as_ref();
+            if is_new && !self.source.is_starting(pid) {
                 let untraced = self.source.untraced(pid);
                 self.became.extend(untraced.map(|one| (pid, one)));
                 self.examined.extend(exe.map(|exe| (pid, exe)));
@@ -303,6 +303,28 @@ impl TraceSession {
         let table = tables.table_of(pid);
         let sites = table.map(|table| OpenSites::new(&tables, table, &mut self.symbols, false));
         Ok(sites.map(|one| one.sites).unwrap_or_default())
+    }
+
+    /// How many descriptors each process has open that it opened itself, as of the last poll.
+    #[must_use]
+    pub fn open_counts(&self) -> Vec<(u32, usize)> {
+        let tables = self.tables.latest();
+        tables
+            .map(|table| {
+                let own = table.open.values().filter(|one| one.forks == 0);
+                (table.pid, own.count())
+            })
+            .collect()
+    }
+
+    /// The same for one of them.
+    #[must_use]
+    pub fn open_count(&self, pid: u32) -> usize {
+        let counts = self.open_counts().into_iter();
+        counts
+            .filter(|(of, _)| *of == pid)
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// Every line that started children, with the start times (monotonic clock) of those that were

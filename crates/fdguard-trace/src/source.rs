@@ -56,6 +56,11 @@ pub trait TraceSource: Debug + Send + Sync {
         BlindReason::NotLoaded
     }
 
+    /// Whether a process that does not record may still begin to: nothing can be said of it yet.
+    fn is_starting(&self, _pid: u32) -> bool {
+        false
+    }
+
     /// A process that does not record, and why; `None` if it does from now on.
     fn untraced(&self, pid: u32) -> Option<UntracedProgram> {
         Some(UntracedProgram::from_pid(pid).or_because(self.unloaded()))

@@ -6,6 +6,7 @@ use fdguard_core::TraceKey;
 use fdguard_core::event::StackId;
 use fdguard_wire::{EventRecord, RuntimeLanguage};
 
+use crate::java::JavaClasses;
 use crate::lifetimes::LOST_STACK;
 use crate::source::TraceSource;
 use crate::table::{ProcessTable, RawFrame};
@@ -18,6 +19,8 @@ pub(crate) struct Stacks {
     same: HashMap<Vec<RawFrame>, StackId>,
     raw_frames: Vec<Vec<RawFrame>>,
     traits: Vec<StackTraits>,
+    /// The classes of each JVM, read with its first stack: it may be gone at the end.
+    java: HashMap<TraceKey, Option<JavaClasses>>,
 }
 
 impl Stacks {
@@ -49,14 +52,20 @@ impl Stacks {
         table: Option<&ProcessTable>,
         stacks: BTreeSet<u32>,
     ) {
+        // Before the program ends, and before anything is to be named.
+        if table.is_some_and(|table| table.comm == "java") {
+            let classes = self.java.entry(key);
+            classes.or_insert_with(|| JavaClasses::read(key.pid));
+        }
         let known = self.numbers.entry(key).or_default();
         for stack in stacks {
             if known.contains_key(&stack) {
                 continue;
             }
-            let raw_frames = table
+            let mut raw_frames = table
                 .map(|table| table.raw_frames(stack))
                 .unwrap_or_default();
+            find_libraries(&mut self.java, key, &mut raw_frames);
             if raw_frames.is_empty() && table.is_some() {
                 // Another thread is writing it right now: the next event that refers to it tries
                 // again.
@@ -83,6 +92,7 @@ impl Stacks {
     /// Its events were all read; the stacks that they refer to are kept.
     pub(crate) fn forget(&mut self, process: TraceKey) {
         self.numbers.remove(&process);
+        self.java.remove(&process);
     }
 
     pub(crate) fn number(&self, key: TraceKey, stack: u32) -> StackId {
@@ -96,6 +106,29 @@ impl Stacks {
             .ok()
             .and_then(|index| self.raw_frames.get(index));
         known.map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// Marks the Java frames that belong to libraries.
+fn find_libraries(
+    java: &mut HashMap<TraceKey, Option<JavaClasses>>,
+    key: TraceKey,
+    raw_frames: &mut [RawFrame],
+) {
+    for raw_frame in raw_frames {
+        if let RawFrame::Language {
+            tongue: RuntimeLanguage::Java,
+            function,
+            library,
+            ..
+        } = raw_frame
+        {
+            let classes = java.entry(key);
+            let classes = classes.or_insert_with(|| JavaClasses::read(key.pid));
+            *library = classes
+                .as_mut()
+                .and_then(|classes| classes.library(function));
+        }
     }
 }
 

@@ -117,6 +117,7 @@ fn language_frame(raw_frame: &RawFrame) -> Option<Frame> {
         file,
         function,
         line,
+        library,
     } = raw_frame
     else {
         return None;
@@ -125,7 +126,7 @@ fn language_frame(raw_frame: &RawFrame) -> Option<Frame> {
         file: (!file.is_empty()).then(|| Text::from(file.as_str())),
         function: Some(function.clone()),
         line: (*line > 0).then_some(*line),
-        module: None,
+        module: library.as_deref().map(Text::from),
         language: match tongue {
             RuntimeLanguage::Python => Language::Python,
             RuntimeLanguage::Java => Language::Java,

@@ -19,6 +19,7 @@ use fdguard_wire::{
 
 use crate::Error;
 use crate::kernel::StackStore;
+use crate::latest_keys::LatestKeys;
 use crate::listener::monotonic;
 use crate::preload::PreloadSource;
 use crate::source::TraceSource;
@@ -175,6 +176,8 @@ pub(crate) enum RawFrame {
         file: String,
         function: String,
         line: u32,
+        /// The archive of a Java library that it belongs to.
+        library: Option<String>,
     },
 }
 
@@ -255,13 +258,11 @@ impl ProcessTables {
         &mut self,
         keep: impl Fn(&ProcessTable) -> bool,
     ) -> Vec<ProcessTable> {
-        let keys = self.tables.keys();
-        let latest: HashMap<u32, u64> = keys.map(|key| (key.pid, key.began)).collect();
+        let latest = LatestKeys::new(self.tables.keys().copied());
         let parents: Vec<TraceKey> = self.iter().filter_map(|table| table.parent).collect();
         let mut unwanted = Vec::new();
         self.tables.retain(|key, table| {
-            let is_latest = latest.get(&key.pid) == Some(&key.began);
-            let is_wanted = (is_latest && keep(table)) || parents.contains(key);
+            let is_wanted = (latest.contains(*key) && keep(table)) || parents.contains(key);
             if !is_wanted {
                 unwanted.push(table.clone());
             }
@@ -458,6 +459,7 @@ impl TableFrames {
                     file,
                     function,
                     line: *line,
+                    library: None,
                 }
             }
         };
@@ -529,6 +531,13 @@ fn fill(file: &File, bytes: &mut [u8], from: usize, to: usize) -> io::Result<()>
         done = hole;
     }
     Ok(())
+}
+
+/// Reads any exit report, for the fuzz target.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_exit_report(bytes: &[u8]) {
+    let report = ExitReport::parse(bytes);
+    assert!(report.names.values().map(Vec::len).sum::<usize>() <= bytes.len());
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub enum EventKind {
     Open,
     /// A descriptor was closed, or a close failed. More: how many tickets had been taken when the
     /// call returned, so the close happened between its own ticket and that one; 0 if unknown. Then
-    /// 1 if the process had a second thread by then.
+    /// [`CLOSE_THREADS`] if the process had a second thread by then, and [`CLOSE_FINALIZED`].
     Close,
     /// All numbers from `fd` to the first word of `more` were closed.
     CloseRange,
@@ -103,6 +103,12 @@ const KINDS: &[EventKind] = &[
     EventKind::Started,
     EventKind::Reaped,
 ];
+
+/// In the second word of a close: the process had a second thread by then.
+pub const CLOSE_THREADS: u64 = 1;
+/// In the second word of a close: an interpreter that is cleaning up at its exit closed it, not
+/// code of the program.
+pub const CLOSE_FINALIZED: u64 = 2;
 
 /// The code of a lock that is being taken or released.
 pub const LOCK_BEGINS: u8 = 1;
@@ -254,5 +260,31 @@ mod tests {
                 .enumerate()
                 .all(|(at, kind)| *kind as usize == at)
         );
+    }
+
+    /// Under Miri every allowed order of stores and loads may occur (`testkit/miri`).
+    #[test]
+    fn a_reader_beside_a_writer_gets_the_event_of_its_ticket_or_none() {
+        let event = RingEvent::new();
+        let of = |ticket: u64| EventRecord {
+            ns: ticket * 7,
+            fd: 3,
+            more: [ticket, ticket << 32],
+            ..record()
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for ticket in 0..20 {
+                    event.write(ticket, &of(ticket));
+                }
+            });
+            for round in 0..60 {
+                let (ticket, bytes) = (round % 20, bytes(&event));
+                if let Some(seen) = super::read(Words::of(&bytes), ticket) {
+                    assert_eq!(seen, of(ticket));
+                }
+                std::thread::yield_now();
+            }
+        });
     }
 }

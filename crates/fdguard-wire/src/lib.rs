@@ -28,21 +28,30 @@ pub mod python;
 mod slot;
 mod stack;
 mod text;
+mod why;
 
 pub use attach::{
     ATTACH, AttachAnswer, AttachRequest, DETACH, InspectorAnswer, InspectorRequest, WAKE_INSPECTOR,
 };
 pub use calls::{CloseCall, FdCall, OpenCall};
-pub use event::{EventKind, EventRecord, LOCK_BEGINS, PreventedHarm, RingEvent};
+pub use event::{
+    CLOSE_FINALIZED, CLOSE_THREADS, EventKind, EventRecord, LOCK_BEGINS, PreventedHarm, RingEvent,
+};
 pub use frame::{FrameRecord, RuntimeLanguage};
 pub use header::{MAGIC, TableHeader, VERSION};
 pub use image::{SiteRecord, TableImage};
-pub use loader::{Bytes, LoaderOutcome, Omission, interpreter, loading};
+pub use loader::{
+    ANY_ORDER, Bytes, LoaderOutcome, Omission, accepts_any_order, interpreter, loading,
+};
 pub use mapping::{Area, Frames, TableMapping};
 pub use module::{Module, ModuleRecord};
 pub use slot::{CloseRecord, OpenRecord, Slot, SlotRecord};
 pub use stack::{Account, StackRecord};
 pub use text::TextRecord;
+pub use why::{
+    END_WALK, LISTS, NUMBER, ORIGIN_SHIFT, SKIPPED, UNTRACKED, WALK, WALK_MAGIC, WALK_PLACES,
+    WalkHead, WalkNode, WalkRequest, WalkState,
+};
 
 /// The exit report of a process that exited without time to list what it left open.
 pub const INCOMPLETE_EXIT_REPORT: &[u8] = b"untold\0";

@@ -19,7 +19,10 @@ pub enum LoaderOutcome {
     OtherMachine,
     /// Its loader is not glibc's.
     OtherLoader,
-    /// It contains a sanitizer that must be loaded first.
+    /// It contains `AddressSanitizer`, which accepts a library before itself only if
+    /// [`accepts_any_order`] its options.
+    AddressSanitizer,
+    /// It contains another sanitizer, which must be loaded first.
     Sanitizer,
 }
 
@@ -45,10 +48,22 @@ impl Omission {
     pub const KINDS: usize = 5;
 }
 
-/// Sanitizers that check the order of libraries, or interpose the same functions.
+/// What `ASAN_OPTIONS` must contain so that a program starts with a library before its sanitizer.
+pub const ANY_ORDER: &str = "verify_asan_link_order=0";
+
+/// Whether a program with `AddressSanitizer` and these `ASAN_OPTIONS` starts with a library before
+/// its sanitizer. Of several values the last counts.
+#[must_use]
+pub fn accepts_any_order(options: &[u8]) -> bool {
+    let is_between = |byte: &u8| matches!(byte, b':' | b',' | b' ' | b'\t' | b'\n' | b'\r');
+    let values = options.split(is_between);
+    let mut values = values.filter_map(|one| one.strip_prefix(b"verify_asan_link_order="));
+    matches!(values.next_back(), Some(b"0" | b"no" | b"false"))
+}
+
+const ADDRESS_SANITIZERS: &[&[u8]] = &[b"libasan.so", b"libclang_rt.asan"];
+/// Other sanitizers that interpose the same functions.
 const SANITIZERS: &[&[u8]] = &[
-    b"libasan.so",
-    b"libclang_rt.asan",
     b"libhwasan.so",
     b"libclang_rt.hwasan",
     b"libtsan.so",
@@ -90,10 +105,9 @@ pub fn loading(file: &impl Bytes, script: &mut [u8]) -> LoaderOutcome {
     if !is_glibc(file, &interpreter) {
         return LoaderOutcome::OtherLoader;
     }
-    match segments.first(PT_DYNAMIC) {
-        Some(dynamic) if has_sanitizer(file, &segments, &dynamic) => LoaderOutcome::Sanitizer,
-        _ => LoaderOutcome::Harmless,
-    }
+    let dynamic = segments.first(PT_DYNAMIC);
+    let sanitizer = dynamic.and_then(|dynamic| sanitizer(file, &segments, &dynamic));
+    sanitizer.unwrap_or(LoaderOutcome::Harmless)
 }
 
 /// The interpreter named in the first line of a script.
@@ -182,7 +196,11 @@ fn is_glibc(file: &impl Bytes, interpreter: &Segment) -> bool {
     last.starts_with(b"ld-linux")
 }
 
-fn has_sanitizer<F: Bytes>(file: &F, segments: &Segments<'_, F>, dynamic: &Segment) -> bool {
+fn sanitizer<F: Bytes>(
+    file: &F,
+    segments: &Segments<'_, F>,
+    dynamic: &Segment,
+) -> Option<LoaderOutcome> {
     let mut needed = [0_u64; MOST_NEEDED];
     let mut used = 0;
     let mut names = None;
@@ -206,14 +224,15 @@ fn has_sanitizer<F: Bytes>(file: &F, segments: &Segments<'_, F>, dynamic: &Segme
             _ => {}
         }
     }
-    let Some(names) = names else {
-        return false;
-    };
-    let mut needed = needed.iter().take(used);
-    needed.any(|offset| {
+    let names = names?;
+    needed.iter().take(used).find_map(|offset| {
         let mut name = [0; NAME];
         file.read(names.wrapping_add(*offset), &mut name);
-        SANITIZERS.iter().any(|one| name.starts_with(one))
+        let is_one_of = |all: &[&[u8]]| all.iter().any(|one| name.starts_with(one));
+        let is_address = is_one_of(ADDRESS_SANITIZERS);
+        let is_other = is_one_of(SANITIZERS);
+        (is_address.then_some(LoaderOutcome::AddressSanitizer))
+            .or(is_other.then_some(LoaderOutcome::Sanitizer))
     })
 }
 
@@ -221,7 +240,7 @@ fn has_sanitizer<F: Bytes>(file: &F, segments: &Segments<'_, F>, dynamic: &Segme
 mod tests {
     use std::vec::Vec;
 
-    use super::{Bytes, LoaderOutcome, interpreter, loading};
+    use super::{ANY_ORDER, Bytes, LoaderOutcome, accepts_any_order, interpreter, loading};
 
     impl Bytes for Vec<u8> {
         fn read(&self, at: u64, into: &mut [u8]) -> usize {
@@ -290,9 +309,17 @@ mod tests {
         assert_eq!(of(&program(GLIBC, &["libc.so.6"])), LoaderOutcome::Harmless);
         let musl = program("/lib/ld-musl-x86_64.so.1", &["libc.so"]);
         assert_eq!(of(&musl), LoaderOutcome::OtherLoader);
-        for sanitizer in ["libasan.so.8", "libclang_rt.asan-x86_64.so", "libtsan.so.2"] {
+        for (sanitizer, outcome) in [
+            ("libasan.so.8", LoaderOutcome::AddressSanitizer),
+            (
+                "libclang_rt.asan-x86_64.so",
+                LoaderOutcome::AddressSanitizer,
+            ),
+            ("libhwasan.so.0", LoaderOutcome::Sanitizer),
+            ("libtsan.so.2", LoaderOutcome::Sanitizer),
+        ] {
             let file = program(GLIBC, &["libm.so.6", sanitizer, "libc.so.6"]);
-            assert_eq!(of(&file), LoaderOutcome::Sanitizer, "{sanitizer}");
+            assert_eq!(of(&file), outcome, "{sanitizer}");
         }
         let mut other = program(GLIBC, &[]);
         other[18] = 183;
@@ -310,6 +337,23 @@ mod tests {
             panic!("a script");
         };
         assert_eq!(interpreter(&line[..length]), b"/bin/sh");
+    }
+
+    #[test]
+    fn the_last_of_several_options_counts() {
+        for (options, accepts) in [
+            ("", false),
+            (ANY_ORDER, true),
+            ("detect_leaks=0:verify_asan_link_order=0", true),
+            ("verify_asan_link_order=0,verify_asan_link_order=1", false),
+            (
+                "verify_asan_link_order=1 verify_asan_link_order=false",
+                true,
+            ),
+            ("xverify_asan_link_order=0", false),
+        ] {
+            assert_eq!(accepts_any_order(options.as_bytes()), accepts, "{options}");
+        }
     }
 
     #[test]

@@ -296,4 +296,42 @@ mod tests {
         let record = slot.record().unwrap();
         assert_eq!((record.generation, record.open), (1, None));
     }
+
+    /// Under Miri every allowed order of stores and loads may occur (`testkit/miri`).
+    #[test]
+    fn a_reader_beside_a_writer_sees_whole_records_only() {
+        let slot = Slot::new();
+        let record = |stack: u32| OpenRecord {
+            stack,
+            tid: stack + 1,
+            ns: u64::from(stack) * 1_000_003,
+            call: OpenCall::Pipe,
+            forks: 0,
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for stack in 1..20 {
+                    let _missed = slot.open(&record(stack));
+                    if stack % 3 == 0 {
+                        let _closed = slot.restack(stack + 100);
+                    }
+                    if stack % 2 == 0 {
+                        let _closed = slot.close();
+                    }
+                }
+            });
+            for _ in 0..40 {
+                if let Some(open) = slot.record().and_then(|seen| seen.open) {
+                    let stack = open.tid - 1;
+                    let plain = record(stack);
+                    let again = OpenRecord {
+                        stack: stack + 100,
+                        ..plain
+                    };
+                    assert!(open == plain || open == again, "{open:?}");
+                }
+                std::thread::yield_now();
+            }
+        });
+    }
 }

@@ -205,3 +205,21 @@ fn usage_hint(error: &clap::Error) -> String {
         _ => "run fdguard --help or fdguard COMMAND --help".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::usage_hint;
+
+    #[test]
+    fn a_command_that_this_build_does_not_have_is_named_with_its_feature() {
+        let without = clap::Command::new("fdguard").subcommand(clap::Command::new("snap"));
+        let error = without
+            .try_get_matches_from(["fdguard", "run"])
+            .unwrap_err();
+        let hint = usage_hint(&error);
+        assert!(
+            hint.ends_with("cargo install fdguard --features supervise"),
+            "{hint}"
+        );
+    }
+}

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 pub mod cli;
 pub mod command;
+mod completion;
 pub mod exit;
 mod input;
 pub mod output;
@@ -28,6 +29,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         let printed = output::emit(None, |out| Ok(out.write_all(line.as_bytes())?));
         return ExitCode::from(printed.map_or_else(|error| exit::report(&error), |()| exit::CLEAN));
     }
+    if let [_, word, words @ ..] = &args[..]
+        && word == completion::WORD
+    {
+        let printed = completion::print_candidates(words);
+        return ExitCode::from(printed.map_or_else(|error| exit::report(&error), |()| exit::CLEAN));
+    }
+    // Where this fails, such a write ends fdguard, as it would end any other program.
+    drop(fdguard_process::signals::survive_file_size_limit());
     let code = match cli::Cli::parse_args(args) {
         Ok(cli) => command::dispatch(cli),
         Err(error) => exit::usage(&error),

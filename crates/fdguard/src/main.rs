@@ -11,5 +11,6 @@ fn main() -> ExitCode {
     if args.nth(1).is_some_and(|word| word == KEEPER) {
         fdguard_process::tree::keep_here(args);
     }
+    fdguard_process::name_lookup::restrict();
     fdguard::run(std::env::args_os())
 }

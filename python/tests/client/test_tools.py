@@ -1,5 +1,6 @@
 """A session as a tool of a model, and the types of the package."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 import fdguard
-from fdguard.tools import SessionTool
+from fdguard import AsyncHost
+from fdguard.tools import AsyncSessionTool, SessionTool
 
 
 def test_the_definition_and_the_answer_for_the_messages_api(shell):
@@ -36,11 +38,42 @@ def test_long_output_is_cut_in_the_middle(shell):
     assert text.startswith("1\n2\n") and text.endswith("1000\n[exited 0]") and "characters left out" in text
 
 
-def test_a_function_tool_of_langchain(shell):
-    tools = pytest.importorskip("langchain_core.tools")
-    tool = tools.StructuredTool.from_function(SessionTool(shell, name="bash").run, name="bash")
-    assert tool.invoke({"code": "echo hi"}) == "hi\n[exited 0]"
+def test_a_tool_of_langchain(shell):
+    pytest.importorskip("langchain_core")
+    tool = SessionTool(shell, name="bash").langchain()
+    assert tool.name == "bash" and "persistent" in tool.description
     assert set(tool.args) == {"code", "timeout_ms"}
+    assert tool.invoke({"code": "echo hi"}) == "hi\n[exited 0]"
+    assert tool.invoke({"code": "sleep 1000", "timeout_ms": 300}) == "[timed-out]"
+    call = {"type": "tool_call", "id": "l1", "name": "bash", "args": {"code": "x=3; echo $x"}}
+    message = tool.invoke(call)
+    assert (message.tool_call_id, message.content) == ("l1", "3\n[exited 0]")
+
+
+def test_tools_for_asyncio(program):
+    async def test():
+        async with AsyncHost(program=program) as host, host.session("bash", channel="pipes") as shell:
+            tool = AsyncSessionTool(shell, name="bash")
+            assert tool.openai()["function"]["name"] == "bash"
+            answer = await tool.anthropic_result({"id": "t1", "input": {"code": "echo hi; false"}})
+            assert answer["content"] == "hi\n[exited 1]" and not answer["is_error"]
+            message = await tool.openai_result({"id": "c1", "function": {"arguments": "[]"}})
+            assert message["content"].startswith("error: ")
+            item = await tool.openai_response_result({"call_id": "c2", "arguments": '{"code": "pwd"}'})
+            assert item["output"].endswith("[exited 0]")
+
+    asyncio.run(asyncio.wait_for(test(), 300))
+
+
+def test_a_tool_of_langchain_for_asyncio(program):
+    pytest.importorskip("langchain_core")
+
+    async def test():
+        async with AsyncHost(program=program) as host, host.session("bash", channel="pipes") as shell:
+            tool = AsyncSessionTool(shell).langchain()
+            assert await tool.ainvoke({"code": "echo hi"}) == "hi\n[exited 0]"
+
+    asyncio.run(asyncio.wait_for(test(), 300))
 
 
 def test_the_types_are_strict():

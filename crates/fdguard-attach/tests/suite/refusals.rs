@@ -78,7 +78,7 @@ fn musl_and_32_bits() {
             .stderr(Stdio::null())
             .status();
         if !built.is_ok_and(|status| status.success()) {
-            println!("skipped: {compiler} {flag} does not work here");
+            testkit::skip(&format!("{compiler} {flag} does not work here"));
             continue;
         }
         let mut child = Command::new(&program)
@@ -157,9 +157,8 @@ fn public_copy(dir: &std::path::Path, file: &std::path::Path) -> std::path::Path
 
 #[test]
 fn other_users_and_protected_processes() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
-        return;
+    if !testkit::is_root() {
+        return testkit::skip("needs root, to become another user");
     }
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -226,9 +225,8 @@ pub(crate) fn small_root(dir: &std::path::Path) {
 
 #[test]
 fn another_namespace_with_and_without_proc() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
-        return;
+    if !testkit::is_root() {
+        return testkit::skip("needs root for namespaces");
     }
     let dir = tempfile::tempdir().unwrap();
     small_root(dir.path());

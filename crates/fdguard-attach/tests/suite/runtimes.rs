@@ -67,26 +67,23 @@ fn entered_often(command: &mut Command) {
     assert_eq!(victim.finish().outcome(), (0, 0));
 }
 
-/// Without it there is nothing to show.
-fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
-}
-
 #[test]
 fn a_busy_java_program() {
-    if is_installed("javac") {
-        let dir = tempfile::tempdir().unwrap();
-        let source = dir.path().join("Busy.java");
-        fs::write(&source, JAVA).unwrap();
-        let built = Command::new("javac").arg(&source).status().unwrap();
-        assert!(built.success());
-        entered_often(Command::new("java").arg("-cp").arg(dir.path()).arg("Busy"));
+    if !testkit::have("javac") {
+        return testkit::skip("needs javac");
     }
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("Busy.java");
+    fs::write(&source, JAVA).unwrap();
+    let built = Command::new("javac").arg(&source).status().unwrap();
+    assert!(built.success());
+    entered_often(Command::new("java").arg("-cp").arg(dir.path()).arg("Busy"));
 }
 
 #[test]
 fn a_busy_node_program() {
-    if is_installed("node") {
-        entered_often(Command::new("node").args(["-e", NODE]));
+    if !testkit::have("node") {
+        return testkit::skip("needs node");
     }
+    entered_often(Command::new("node").args(["-e", NODE]));
 }

@@ -152,3 +152,22 @@ fn a_crowd_of_forty_threads_is_entered() {
     }
     assert_eq!(victim.finish().outcome(), (0, 0));
 }
+
+/// Each time that a stopped thread must run for the tracer, it waits for a processor on a busy
+/// machine: this is what a stop costs there, and it can be counted. Three stops: memory is mapped
+/// and made writable (a system call takes two waits), the function is called, memory is unmapped.
+#[test]
+fn a_call_makes_three_stops_and_waits_eleven_times() {
+    for kind in ["read", "poll", "cond_wait", "epoll_wait"] {
+        let victim = Borrowed::start(kind);
+        victim.wait_until_it_waits();
+        // The first call reads the tables and loads the library, the second finds both.
+        let target = Target::examine(victim.pid()).unwrap();
+        for _ in 0..2 {
+            let call = target.call(&library(), c"count", b"").unwrap();
+            assert_eq!((call.stops, call.waits), (3, 11), "{kind}: {call:?}");
+            assert_eq!(call.tries, 1, "{kind}: {call:?}");
+        }
+        victim.finish();
+    }
+}

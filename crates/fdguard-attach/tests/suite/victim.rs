@@ -4,8 +4,6 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use fdguard_attach::{Error, RemoteCall, Target};
 
@@ -114,10 +112,16 @@ impl Borrowed {
 
     /// The regions that belong to no file, with code.
     pub(crate) fn scratch_pages(&self) -> usize {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
-        maps.lines()
-            .filter(|line| line.contains("r-xp") && line.trim_end().ends_with(" 0"))
-            .count()
+        self.try_scratch_pages().unwrap()
+    }
+
+    /// The same for one that may have ended.
+    pub(crate) fn try_scratch_pages(&self) -> std::io::Result<usize> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid()))?;
+        let pages = maps
+            .lines()
+            .filter(|line| line.contains("r-xp") && line.trim_end().ends_with(" 0"));
+        Ok(pages.count())
     }
 }
 
@@ -132,18 +136,10 @@ impl Drop for Borrowed {
 }
 
 pub(crate) fn wait_until_it_waits(pid: u32) {
-    let start = Instant::now();
-    loop {
+    testkit::wait_until("the program waits", || {
         let syscall = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
-        if !syscall.starts_with("running") {
-            return;
-        }
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "it does not wait"
-        );
-        sleep(Duration::from_millis(1));
-    }
+        !syscall.starts_with("running")
+    });
 }
 
 /// The program that enters once.

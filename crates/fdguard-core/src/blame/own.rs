@@ -84,7 +84,10 @@ pub(super) fn is_own(frame: &Frame) -> bool {
         Language::Rust => !is_rust_runtime(function) && !is_native_library(module),
         Language::Go => true,
         Language::C | Language::Cpp | Language::Native => {
-            !is_native_library(module) && !is_start(function) && !is_cpp_runtime(function)
+            // An address in no known file, as with a C library before 2.35: anybody's code.
+            let is_address = file.is_none() && module.is_none() && function.starts_with("0x");
+            let is_library = is_address || is_native_library(module);
+            !is_library && !is_start(function) && !is_cpp_runtime(function)
         }
     }
 }
@@ -121,6 +124,9 @@ pub(super) fn is_package(frame: &Frame) -> bool {
         let function = frame.function.as_deref().unwrap_or_default();
         return go::is_library(function, file.as_deref());
     }
+    if frame.language == Language::Java {
+        return frame.module.is_some();
+    }
     file.is_some_and(|file| INSTALLED.iter().any(|directory| file.contains(directory)))
 }
 
@@ -140,15 +146,13 @@ fn is_node_runtime(file: &str) -> bool {
     file.starts_with("node:") || file.starts_with("internal/") || file == "native"
 }
 
-/// Java's classes carry their package in the function: `java.nio.file.Files.lines`.
+/// Java's classes carry their package in the function: `java.nio.file.Files.lines`. Only those of
+/// libraries have a module, which is the archive that they come from.
 fn is_java_runtime(function: &str, module: Option<&str>) -> bool {
     const PACKAGES: &[&str] = &[
         "java.", "javax.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.",
     ];
-    let of_module = |module: &str| module.starts_with("java.") || module.starts_with("jdk.");
-    let is_jar_of_others = |module: &str| module.contains("/.m2/") || module.contains("/.gradle/");
-    PACKAGES.iter().any(|package| function.starts_with(package))
-        || module.is_some_and(|module| of_module(module) || is_jar_of_others(module))
+    PACKAGES.iter().any(|package| function.starts_with(package)) || module.is_some()
 }
 
 /// `<std::fs::File as …>` and `core::…` alike.
@@ -181,6 +185,8 @@ fn is_native_library(module: Option<&str>) -> bool {
         "ld-musl",
         "linux-vdso",
         "libgcc_s",
+        // The kernel may trace a program in which the library is too.
+        "libfdguard_preload",
     ];
     const PROGRAMS: &[&str] = &["python", "python2", "python3", "node", "java"];
     let Some(module) = module else { return false };

@@ -439,6 +439,13 @@ fn what_the_class_loader_opens_on_the_way_is_javas_own() {
 }
 
 #[test]
+fn the_injected_library_is_passed_over() {
+    let ours = "|open64||/dev/shm/fdguard-trace-0-Ab1/libfdguard_preload.so";
+    let leak = (C, "m.c|leak|4|/srv/app");
+    assert_eq!(blamed(&[(Native, ours), leak]).as_deref(), Some("leak"));
+}
+
+#[test]
 fn a_library_that_is_linked_into_the_program_is_passed_over() {
     let library = (Native, "|open||/srv/static");
     let leak = (C, "m.c|leak|4|/srv/static");
@@ -454,4 +461,14 @@ fn a_library_that_is_linked_into_the_program_is_passed_over() {
     let own = (Native, "|helper||/srv/app");
     let caller = (C, "a.c|main|9|/srv/app");
     assert_eq!(blamed(&[libc, own, caller]).as_deref(), Some("helper"));
+}
+
+/// Regression: in a program with glibc 2.31, whose files the library does not know, an address of
+/// the C library was blamed instead of the Python line.
+#[test]
+fn an_address_in_no_file_is_blamed_only_if_nothing_else_is_left() {
+    let address = (Native, "|0x7fb1bb4ce07c||");
+    let line = (Python, "/srv/app.py|leak|4|");
+    assert_eq!(blamed(&[address, address, line]).as_deref(), Some("leak"));
+    assert_eq!(blamed(&[address]).as_deref(), Some("0x7fb1bb4ce07c"));
 }

@@ -191,6 +191,7 @@ fn numbered(details: Vec<(Class, Detail)>) -> Snapshot {
         detail,
         shared_with: vec![writer()],
         shared_more: 7,
+        open_file: None,
         flags: Some(OpenFlags::from_bits(0o4000)),
         ..entry(fd, class)
     });

@@ -169,22 +169,38 @@ fn by_class(
     };
     let groups = classes.into_iter().map(|class| (class, of_class(class)));
     groups
-        .map(|(class, group)| Remains {
-            pid: life.pid,
-            comm: life.comm.clone(),
-            class: class.cloned(),
-            target: common(&group),
-            call: group.first().map_or(String::new(), |one| one.call.clone()),
-            count: group.len() as u64,
-            fds: group.iter().map(|one| one.fd).collect(),
-            judged,
-            why: why(judged, place, group.len() as u64),
-            origin: Some(place.origin.clone()),
-            exercise: None,
-            per_cycle: None,
-            allowed_by: None,
+        .map(|(class, group)| {
+            let is_apart = judged == RemainsVerdict::Grew && is_lone(&group, left);
+            let judged = if is_apart {
+                RemainsVerdict::Held
+            } else {
+                judged
+            };
+            Remains {
+                pid: life.pid,
+                comm: life.comm.clone(),
+                class: class.cloned(),
+                target: common(&group),
+                call: group.first().map_or(String::new(), |one| one.call.clone()),
+                count: group.len() as u64,
+                fds: group.iter().map(|one| one.fd).collect(),
+                judged,
+                why: why(judged, place, group.len() as u64),
+                origin: Some(place.origin.clone()),
+                exercise: None,
+                per_cycle: None,
+                allowed_by: None,
+            }
         })
         .collect()
+}
+
+/// Whether this is the only one of its class, opened before most of what its site leaked: a runtime
+/// opens `/dev/null` once with the call that later opens the program's files.
+fn is_lone(group: &[&DescriptorAtExit], left: &[&DescriptorAtExit]) -> bool {
+    let [one] = group else { return false };
+    let younger = left.iter().filter(|other| other.age < one.age).count();
+    left.len() >= POOL && younger * 2 > left.len()
 }
 
 /// The target that all of them share.

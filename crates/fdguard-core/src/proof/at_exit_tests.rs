@@ -85,6 +85,30 @@ fn r35_one_that_was_forgotten_among_many_that_were_closed_fails() {
 }
 
 #[test]
+fn a_lone_one_of_another_class_that_came_before_the_leak_did_not_grow() {
+    let null = |age| DescriptorAtExit {
+        class: Some(Class::Chardev),
+        ..left(age)
+    };
+    let files = || (1..9).map(|n| left(f64::from(n)));
+    let verdicts = |left: Vec<DescriptorAtExit>| {
+        let site = went(PathCourse::Arrives, place(9, 0, left));
+        let remains = judge(&life(10.0), &site, false);
+        let verdict = |class: &Class| {
+            let of = remains.iter().find(|it| it.class.as_ref() == Some(class));
+            of.unwrap().judged
+        };
+        (verdict(&Class::Chardev), verdict(&Class::Regular))
+    };
+    let (grew, held) = (RemainsVerdict::Grew, RemainsVerdict::Held);
+    assert_eq!(verdicts(files().chain([null(9.5)]).collect()), (held, grew));
+    // The latest of a site that opens anything, and one of two.
+    assert_eq!(verdicts(files().chain([null(0.5)]).collect()), (grew, grew));
+    let two = files().chain([null(9.5), null(9.6)]);
+    assert_eq!(verdicts(two.collect()), (grew, grew));
+}
+
+#[test]
 fn a_thread_in_the_middle_of_its_work_passes() {
     let busy = DescriptorAtExit {
         by_main: false,

@@ -7,6 +7,7 @@ use crate::recording::RecordingEntry;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Cohort, Process};
 use crate::timeline::{Look, LookChange, Sighting};
+use crate::workload::{ContainerName, PodName, Workload};
 use crate::{Class, Detail, FdEntry, Gap, Snapshot, Text};
 
 impl Redactor {
@@ -68,6 +69,7 @@ impl Redactor {
                 .container
                 .as_ref()
                 .map(|id| self.word(id.as_bytes())),
+            workload: process.workload.as_ref().map(|one| self.workload(one)),
             cohorts: cohorts
                 .map(|cohort| Cohort {
                     command: self.command(&cohort.command),
@@ -75,6 +77,24 @@ impl Redactor {
                 })
                 .collect(),
             ..process.clone()
+        }
+    }
+
+    /// Names of units, containers and pods say what a company runs; the runtime stays.
+    fn workload(&mut self, workload: &Workload) -> Workload {
+        let mut word = |name: &String| self.word(name.as_bytes());
+        Workload {
+            unit: workload.unit.as_ref().map(&mut word),
+            container: workload.container.as_ref().map(|container| ContainerName {
+                id: word(&container.id),
+                name: container.name.as_ref().map(&mut word),
+                runtime: container.runtime.clone(),
+            }),
+            pod: workload.pod.as_ref().map(|pod| PodName {
+                uid: word(&pod.uid),
+                namespace: pod.namespace.as_ref().map(&mut word),
+                name: pod.name.as_ref().map(&mut word),
+            }),
         }
     }
 
@@ -273,6 +293,7 @@ impl Redactor {
             id: None,
             shared_with: Vec::new(),
             shared_more: 0,
+            open_file: None,
             flags: None,
         })
     }

@@ -115,6 +115,7 @@ fn entry(fd: Fd, class: &Class, target: &Text) -> FdEntry {
         id: None,
         shared_with: Vec::new(),
         shared_more: 0,
+        open_file: None,
         flags: None,
     }
 }

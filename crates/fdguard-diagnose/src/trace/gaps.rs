@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fdguard_core::blame::{language_of_program, unread_language};
+use fdguard_core::origin::{Frame, Language};
 use fdguard_core::watch::WatchedProcess;
 use fdguard_core::{Gap, Pid};
 use fdguard_trace::{BlindReason, GO, TraceScope};
@@ -23,6 +24,9 @@ pub(super) fn gaps(
     let mut gaps = unseen(scope, root, processes);
     gaps.extend(untraced(scope, root, children));
     gaps.extend(unread_languages(processes));
+    if scope.backend == KERNEL {
+        gaps.extend(unread_runtimes(processes));
+    }
     gaps
 }
 
@@ -114,6 +118,59 @@ fn untraced(scope: &TraceScope, root: Pid, children: &[&WatchedProcess]) -> Vec<
     names.into_iter().map(gap).collect()
 }
 
+/// Gaps for languages whose lines only the injected library reads, one per language.
+fn unread_runtimes(processes: &[ProcessSites]) -> Vec<Gap> {
+    let by_name = processes
+        .iter()
+        .filter_map(|one| runtime_of_module(&one.comm));
+    let sites = processes.iter().flat_map(|one| &one.sites);
+    let by_stack = sites.filter_map(|site| unread_runtime(&site.stack));
+    let languages: BTreeSet<&str> = by_name.chain(by_stack).collect();
+    let gap = |language| {
+        Gap::new(
+            format!("the {language} lines that opened descriptors"),
+            format!("the kernel sees only the machine code of the {language} runtime"),
+            "trace without --source ebpf: the library reads these lines",
+        )
+    };
+    languages.into_iter().map(gap).collect()
+}
+
+/// The language of the runtime that is on a stack without its lines.
+fn unread_runtime(stack: &[Frame]) -> Option<&'static str> {
+    let is_read = |frame: &Frame| {
+        frame.line.is_some() && matches!(frame.language, Language::Node | Language::Java)
+    };
+    if stack.iter().any(is_read) {
+        return None;
+    }
+    let modules = stack.iter().filter_map(|frame| frame.module.as_ref());
+    let mut runtimes = modules.filter_map(|module| runtime_of_module(&module.to_lossy()));
+    runtimes.next()
+}
+
+/// The language whose runtime a program or library is.
+fn runtime_of_module(path: &str) -> Option<&'static str> {
+    const RUNTIMES: &[(&str, &str)] = &[
+        ("node", "Node"),
+        ("nodejs", "Node"),
+        ("libnode.so", "Node"),
+        ("java", "Java"),
+        ("libjvm.so", "Java"),
+        ("libjava.so", "Java"),
+        ("libnio.so", "Java"),
+        ("libnet.so", "Java"),
+        ("libzip.so", "Java"),
+    ];
+    let name = path.rsplit('/').next()?;
+    let is_it = |known: &str| match known.ends_with(".so") {
+        true => name.starts_with(known),
+        false => name == known,
+    };
+    let mut runtimes = RUNTIMES.iter().filter(|(known, _)| is_it(known));
+    runtimes.next().map(|(_, language)| *language)
+}
+
 /// Gaps for languages whose lines are not read, one per language.
 fn unread_languages(processes: &[ProcessSites]) -> Vec<Gap> {
     let name = |process: &ProcessSites| {
@@ -132,4 +189,34 @@ fn unread_languages(processes: &[ProcessSites]) -> Vec<Gap> {
         )
     };
     languages.into_iter().map(gap).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::Text;
+    use fdguard_core::origin::{Frame, Language};
+
+    use super::unread_runtime;
+
+    fn frame(module: &str, language: Language, line: Option<u32>) -> Frame {
+        Frame {
+            file: None,
+            function: Some("open".to_owned()),
+            line,
+            module: Some(Text::from(module)),
+            language,
+        }
+    }
+
+    #[test]
+    fn a_runtime_without_lines_of_its_language_is_noticed() {
+        let native = |module| frame(module, Language::Native, None);
+        let stack = [native("/lib/libc.so.6"), native("/usr/bin/node")];
+        assert_eq!(unread_runtime(&stack), Some("Node"));
+        let stack = [native("/usr/lib/jvm/java-17/lib/libnio.so")];
+        assert_eq!(unread_runtime(&stack), Some("Java"));
+        assert_eq!(unread_runtime(&[native("/usr/bin/nodes")]), None);
+        let read = [native("/usr/bin/node"), frame("", Language::Node, Some(3))];
+        assert_eq!(unread_runtime(&read), None);
+    }
 }

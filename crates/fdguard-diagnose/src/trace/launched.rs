@@ -327,6 +327,7 @@ fn unwatched(process: &TracedProcess, by: Conclusion) -> ProcessDiagnosis {
     ProcessDiagnosis {
         pid: process.pid,
         comm: Text::from(process.comm.as_str()),
+        workload: None,
         verdict: by.verdict,
         samples: 0,
         watched_seconds: seconds(process.began, process.until),

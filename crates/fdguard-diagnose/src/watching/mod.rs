@@ -9,3 +9,5 @@ mod trouble;
 mod wait;
 
 pub use live::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
+pub use target::{LookDepth, WatchTarget};
+pub use trouble::{Trouble, trouble_of};

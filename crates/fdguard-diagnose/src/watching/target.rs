@@ -12,9 +12,20 @@ use super::wait::Handle;
 /// How many of the known descriptors are read again in addition to a listing.
 const AGAIN: usize = 512;
 
+/// How closely a look may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LookDepth {
+    /// Only the count.
+    Count,
+    /// The count, and if that changed, the new descriptors.
+    Changes,
+    /// The table whatever the count is, known descriptors again, limits and children.
+    Full,
+}
+
 /// A process and how it is looked at.
 #[derive(Debug)]
-pub(super) struct WatchTarget<'p> {
+pub struct WatchTarget<'p> {
     pub(super) id: u32,
     pub(super) watcher: ProcessWatcher<'p>,
     pub(super) handle: Handle,
@@ -31,6 +42,48 @@ impl<'p> WatchTarget<'p> {
             handle: Handle::open(pid),
             budget: Budget::default(),
         })
+    }
+
+    /// For a caller that has its own way to notice the end of the process.
+    ///
+    /// # Errors
+    ///
+    /// If the process has ended, or fdguard lacks descriptors.
+    pub fn without_handle(probe: &'p Probe, pid: Pid) -> Result<Self, Error> {
+        Ok(Self {
+            id: 0,
+            watcher: ProcessWatcher::new(probe, pid)?,
+            handle: Handle::none(),
+            budget: Budget::default(),
+        })
+    }
+
+    /// The process with what can be observed of it.
+    #[must_use]
+    pub fn watcher(&self) -> &ProcessWatcher<'p> {
+        &self.watcher
+    }
+
+    /// Looks exactly this closely, for a caller that divides one budget among many processes.
+    ///
+    /// # Errors
+    ///
+    /// If the process has ended, may no longer be read, or fdguard lacks resources.
+    pub fn look(&mut self, now: Duration, depth: LookDepth) -> Result<Look, Error> {
+        let mut tick = match depth {
+            LookDepth::Count => self.watcher.glance()?,
+            LookDepth::Changes => self.watcher.tick()?,
+            LookDepth::Full => self.listed()?,
+        };
+        if tick.listed {
+            let again = self.watcher.verify(AGAIN)?;
+            absorb(&mut tick, again);
+        }
+        if depth == LookDepth::Full {
+            // Forces a look around.
+            self.budget = Budget::default();
+        }
+        Ok(self.finish(now, tick))
     }
 
     /// Looks as closely as the budget allows.

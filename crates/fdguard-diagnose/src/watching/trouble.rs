@@ -5,7 +5,7 @@ use fdguard_probe::Error as ProbeError;
 
 /// Why a sample failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub enum Trouble {
     /// The process ended.
     Ended,
     /// fdguard has no room; this says nothing about the process.
@@ -14,7 +14,9 @@ pub(super) enum Trouble {
     Denied,
 }
 
-pub(super) fn trouble_of(error: &ProbeError) -> Trouble {
+/// What an error of the probe means for a watch.
+#[must_use]
+pub fn trouble_of(error: &ProbeError) -> Trouble {
     match error {
         ProbeError::NoSuchProcess(_) | ProbeError::Vanished(_) | ProbeError::Zombie { .. } => {
             Trouble::Ended

@@ -12,6 +12,11 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 pub(super) struct Handle(Option<OwnedFd>);
 
 impl Handle {
+    /// No handle: the end is noticed in another way.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
     pub(super) fn open(pid: u32) -> Self {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Self(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))

@@ -27,6 +27,8 @@ mod tail;
 
 pub use mend::Repair;
 pub use tail::Tear;
+#[cfg(feature = "fuzzing")]
+pub use tail::fuzz_tail;
 
 /// When lines are synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -171,5 +171,18 @@ fn values(bytes: &[u8]) -> (Vec<usize>, bool) {
     (ends, true)
 }
 
+/// Judges any last line, for the fuzz target: what stays is a part of it, and a mended line is
+/// intact.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_tail(line: &[u8]) {
+    let Some(mend) = judge(line) else { return };
+    assert!(mend.stays <= line.len() && !mend.tears.is_empty());
+    let kept = line.get(..mend.stays).unwrap_or_default();
+    let mended = [kept, mend.added.as_slice()].concat();
+    for line in mended.split_inclusive(|byte| *byte == b'\n') {
+        assert_eq!(judge(line), None);
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, StatusCode, header};
 
-use super::problem::Problem;
+use fdguard_http::Problem;
 
 /// Documents.
 pub(super) const JSON: &str = "application/json";

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use fdguard_core::bearer::BearerToken;
 use fdguard_core::log_event::LogEvent;
+use fdguard_http::{AccessRules, PaceLimits, Problem};
 use http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
-use super::problem::Problem;
 use super::scope_events;
 use crate::Error;
 use crate::Roots;
@@ -68,6 +68,27 @@ impl Default for ApiSettings {
             lease: Duration::from_secs(60),
             heartbeat: Duration::from_secs(5),
             mcp: mcp::Options::default(),
+        }
+    }
+}
+
+impl ApiSettings {
+    /// Who may do what.
+    pub(super) fn access(&self) -> AccessRules<'_> {
+        AccessRules {
+            token: self.token.as_ref(),
+            hosts: &self.hosts,
+            origins: &self.origins,
+            tls: false,
+        }
+    }
+
+    /// How long each part of a connection may take.
+    pub(super) fn pace(&self) -> PaceLimits {
+        PaceLimits {
+            head_within: self.head_within,
+            idle_within: self.idle_within,
+            read_within: self.read_within,
         }
     }
 }

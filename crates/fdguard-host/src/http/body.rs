@@ -10,7 +10,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
 use super::json_error;
-use super::problem::Problem;
+use fdguard_http::Problem;
 
 /// Time limit from the end of the headers to the end of the body.
 const WITHIN: Duration = Duration::from_secs(30);

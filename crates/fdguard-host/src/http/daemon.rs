@@ -11,12 +11,12 @@ use fdguard_process::signals::{Signals, name_of};
 use rustix::process::Signal;
 
 use super::api::ApiSettings;
-use super::listen::ListeningSocket;
 use super::serve::HttpServer;
 use super::signal::SignalWait;
 use crate::Error;
 use crate::host::{Events, Host, Options};
 use crate::scope::daemon::{self, Daemon};
+use fdguard_http::ListeningSocket;
 
 /// Threads of the runtime; sessions need none of their own.
 const WORKERS: usize = 2;

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::accept::JSON;
 use super::openapi_shape;
-use super::problem::{self, Problem};
 use super::route::{BodyOf, Route};
 use super::table;
 use crate::scope::AcceptedClose;
+use fdguard_http::{Problem, problem};
 
 /// The default address of a host.
 const ADDRESS: &str = "127.0.0.1:7878";

@@ -14,10 +14,11 @@ use serde_json::Value;
 
 use super::accept::{self, EVENTS, JSON};
 use super::api::Api;
-use super::guard::Door;
-use super::problem::Problem;
-use super::{body, guard};
+use super::body;
 use crate::document::Document;
+use fdguard_http::Door;
+use fdguard_http::Problem;
+use fdguard_http::guard;
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -269,7 +270,7 @@ impl Route {
     async fn try_answer(&self, api: Arc<Api>, request: Request) -> Result<Response, Problem> {
         let (mut parts, body) = request.into_parts();
         if !self.is_open {
-            guard::check_token(&api.settings, &parts.headers)?;
+            guard::check_token(&api.settings.access(), &parts.headers)?;
         }
         // HEAD on a stream would start and end it.
         if parts.method == Method::HEAD && self.offers().contains(&EVENTS) {
@@ -302,7 +303,7 @@ impl Route {
         };
         let response = (self.handler)(asked, bytes).await?;
         // The slot is held until the end of a stream.
-        Ok(super::registry_count::until_sent(response, place))
+        Ok(fdguard_http::until_sent(response, place))
     }
 }
 

@@ -9,6 +9,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
+use fdguard_http::{
+    Answering, ClientLink, ConnectionPlace, Door, Late, ListeningSocket, Pace, PacedStream, Places,
+    Problem, guard, refuse, until_sent,
+};
 use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -21,12 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::api::{Api, ApiSettings};
-use super::guard::{self, Door};
-use super::listen::{Link, ListeningSocket};
-use super::pace::{Answering, Late, Pace, PacedStream};
-use super::places::{Place, Places};
-use super::problem::Problem;
-use super::{refuse, registry_count, table};
+use super::table;
 use crate::host::Host;
 use crate::scope::{Scope, Scopes};
 
@@ -129,7 +128,7 @@ impl Doorkeeper {
         }
     }
 
-    fn accept_link(self: &Arc<Self>, link: Link, door: Door) {
+    fn accept_link(self: &Arc<Self>, link: ClientLink, door: Door) {
         self.api.counts.connections.add();
         let has_room = self.api.host.has_room();
         let place = self.places.acquire(if has_room { usize::MAX } else { FEW });
@@ -147,8 +146,8 @@ impl Doorkeeper {
         let keeper = Arc::clone(self);
         // The tracker waits for its end.
         drop(match link {
-            Link::Tcp(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
-            Link::Unix(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
+            ClientLink::Tcp(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
+            ClientLink::Unix(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
         });
     }
 
@@ -157,7 +156,7 @@ impl Doorkeeper {
         self: Arc<Self>,
         stream: S,
         door: Door,
-        place: Place,
+        place: ConnectionPlace,
     ) {
         let pace = Pace::new();
         let keeper = Arc::clone(&self);
@@ -167,7 +166,7 @@ impl Doorkeeper {
         let service = service_fn(move |request: Request<Incoming>| {
             let keeper = Arc::clone(&keeper);
             let answering = own.busy();
-            if guard::has_token(&keeper.api.settings, request.headers()) {
+            if guard::has_token(&keeper.api.settings.access(), request.headers()) {
                 known.know();
             }
             async move { Ok::<_, Infallible>(keeper.answer(request, door, answering).await) }
@@ -212,7 +211,7 @@ impl Doorkeeper {
     ) -> Response {
         let (mut parts, body) = request.into_parts();
         let _no_other = parts.extensions.insert(door);
-        let mut response = match guard::check_names(&self.api.settings, door, &parts) {
+        let mut response = match guard::check_names(&self.api.settings.access(), door, &parts) {
             Err(problem) => problem.into_response(),
             Ok(()) => {
                 let request = Request::from_parts(parts, Body::new(body));
@@ -228,7 +227,7 @@ impl Doorkeeper {
         headers.entry(header::CACHE_CONTROL).or_insert(no_store);
         let nosniff = HeaderValue::from_static("nosniff");
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-        registry_count::until_sent(response, answering)
+        until_sent(response, answering)
     }
 }
 
@@ -256,7 +255,7 @@ where
         if Pin::new(&mut *connection).poll(context).is_ready() {
             return std::task::Poll::Ready(None);
         }
-        let Some((due, late)) = pace.deadline(&api.settings) else {
+        let Some((due, late)) = pace.deadline(&api.settings.pace()) else {
             return std::task::Poll::Pending;
         };
         if sleep.deadline() != due {

@@ -10,11 +10,10 @@ use axum::routing::{MethodFilter, MethodRouter, any};
 use http::{Method, StatusCode};
 
 use super::api::Api;
-use super::guard;
-use super::problem::Problem;
-use super::registry_count;
 use super::route::{Route, not_allowed};
 use super::routes;
+use fdguard_http::Problem;
+use fdguard_http::guard;
 
 /// All routes, group by group.
 pub(super) fn routes() -> Vec<Route> {
@@ -67,7 +66,7 @@ fn methods(api: &Arc<Api>, routes: Vec<Route>) -> MethodRouter {
     methods.fallback(move |request: Request| {
         let (api, allowed) = (Arc::clone(&api), Arc::clone(&allowed));
         async move {
-            let known = guard::check_token(&api.settings, request.headers());
+            let known = guard::check_token(&api.settings.access(), request.headers());
             let problem = known.err().unwrap_or_else(|| not_allowed(allowed));
             problem.into_response()
         }
@@ -81,7 +80,7 @@ fn filter(method: &Method) -> MethodFilter {
 
 /// Not a route of the table: MCP is another protocol. Access control is the same.
 async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
-    let known = guard::check_token(&api.settings, request.headers());
+    let known = guard::check_token(&api.settings.access(), request.headers());
     if let Err(problem) = known {
         return problem.into_response();
     }
@@ -100,12 +99,12 @@ async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
         return problem.into_response();
     }
     let response = api.mcp.answer(Request::from_parts(parts, body)).await;
-    registry_count::until_sent(response, place)
+    fdguard_http::until_sent(response, place)
 }
 
 /// A caller without the token does not learn which paths exist.
 fn unknown(api: &Api, request: &Request) -> Response {
-    let known = guard::check_token(&api.settings, request.headers());
+    let known = guard::check_token(&api.settings.access(), request.headers());
     let problem = known.err().unwrap_or_else(|| {
         let detail = format!("no such endpoint: {}", request.uri().path());
         Problem::new(StatusCode::NOT_FOUND, "unknown", detail)

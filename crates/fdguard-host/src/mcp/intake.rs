@@ -133,6 +133,24 @@ pub(super) fn check_member(message: &Value) -> Result<(), Refusal> {
     }
 }
 
+/// Reads any message, for the fuzz target: what is refused gets an answer with the id it came with.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_message(bytes: &[u8]) {
+    let messages = match read(bytes) {
+        Ok(Intake::One(message)) => vec![message],
+        Ok(Intake::Batch(messages)) => messages,
+        Err(refusal) => return assert!(refusal.to_json()["error"]["code"].is_i64()),
+    };
+    assert!(!messages.is_empty());
+    for message in messages {
+        let _first = version(&message).map(has_batches);
+        if let Err(refusal) = check(&message) {
+            let id = request_id(&message).cloned().unwrap_or_default();
+            assert_eq!(refusal.to_json()["id"], id);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

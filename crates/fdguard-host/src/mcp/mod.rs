@@ -28,6 +28,8 @@ use std::time::Duration;
 
 use crate::Roots;
 
+#[cfg(feature = "fuzzing")]
+pub use intake::fuzz_message;
 pub use stdio::{StdioLaunch, run};
 pub(crate) use web::Web;
 

@@ -284,6 +284,24 @@ fn path_of(text: &Text) -> PathBuf {
     OsStr::from_bytes(text.as_bytes()).into()
 }
 
+/// Parses any file, for the fuzz target: a journal that is written again is the same.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_journal(bytes: &[u8]) {
+    let Ok(journal) = parse(bytes) else {
+        return;
+    };
+    let mut written = serde_json::to_vec(&journal.head).unwrap_or_default();
+    for entry in &journal.entries {
+        // A file that is to be kept has no line.
+        let Some(line) = line(entry) else { return };
+        written.push(b'\n');
+        written.extend(serde_json::to_vec(&line).unwrap_or_default());
+    }
+    written.push(b'\n');
+    let again = parse(&written);
+    assert!(again.is_ok_and(|again| format!("{again:?}") == format!("{journal:?}")));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -50,6 +50,8 @@ pub use clean_up::{
 pub use context::{ScopeContext, ScopeEvent, ScopeObserver};
 pub use end::CloseLimits;
 pub use inside::{tcp_callers, unix_caller};
+#[cfg(feature = "fuzzing")]
+pub use journal::fuzz_journal;
 pub use journal::{Journals, UnfinishedJournal};
 pub use launch::ProgramLaunch;
 pub use leftover::VARIABLE;

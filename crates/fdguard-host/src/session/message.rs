@@ -51,6 +51,15 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(&str, End)> {
     Some((nonce, End { status, dir }))
 }
 
+/// Parses any datagram of a program, for the fuzz target.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_message(bytes: &[u8]) {
+    if let Some((nonce, end)) = parse(bytes) {
+        assert!(nonce.len() == NONCE && bytes.starts_with(nonce.as_bytes()));
+        assert!(end.dir.is_none_or(|dir| dir.starts_with('/')));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

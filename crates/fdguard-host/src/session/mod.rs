@@ -35,6 +35,8 @@ use actor::{Actor, Job, Request};
 pub(crate) use collect::Collector;
 pub use hub::Hub;
 use keeper::Place;
+#[cfg(feature = "fuzzing")]
+pub use message::fuzz_message;
 pub use program::PYTHON_DRIVER;
 use running::Recipe;
 use shared::Shared;

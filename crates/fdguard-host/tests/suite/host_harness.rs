@@ -11,7 +11,7 @@ use fdguard_host::receipt::Receipt;
 use fdguard_host::session::{Channel, Exec, ExecOutcome, ExecResult, SessionProgram, SessionSpec};
 
 /// Longer than anything takes on a loaded machine.
-pub(super) const LONG: Duration = Duration::from_secs(20);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// A bash on a terminal.
 pub(super) fn bash() -> SessionSpec {
@@ -71,12 +71,12 @@ pub(super) fn assert_clean(receipt: &Receipt) {
     );
 }
 
-/// Polls until the condition holds.
-pub(super) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+/// Polls until the condition holds; `testkit::wait_until` for tests on the runtime.
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;
     while !holds() {
         assert!(Instant::now() < deadline, "not in time: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 

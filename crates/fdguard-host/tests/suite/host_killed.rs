@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_files::registry::{Kind, Registry, RowFilter, RowState};
 use fdguard_host::receipt::SessionEndReason;
 use fdguard_host::session::Exec;
 use fdguard_proc::ProcessId;
 
-use super::host_harness::{LONG, bash, options, start};
+use super::host_harness::{bash, options, start};
 
 /// In the environment of the killed host and of everything that it starts.
 const MARK: &str = "FDGUARD_TEST_KILLED_HOST";
@@ -19,11 +19,12 @@ const MARK: &str = "FDGUARD_TEST_KILLED_HOST";
 /// The state directory of the killed host.
 const STATE: &str = "FDGUARD_TEST_KILLED_HOST_STATE";
 
-/// The host that is killed: this binary run again. Run as a test it does nothing.
+/// The host that is killed: this binary run again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a role that another test starts"]
 async fn a_host_that_works_until_it_is_killed() {
     if std::env::var_os(MARK).is_none() {
-        return;
+        return testkit::skip("no role was given");
     }
     let mut options = options();
     options.state = std::env::var_os(STATE).map(Into::into);
@@ -52,6 +53,7 @@ async fn a_host_that_works_until_it_is_killed() {
 fn begin(mark: &str, state: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([
+            "--ignored",
             "--exact",
             "suite::host_killed::a_host_that_works_until_it_is_killed",
         ])
@@ -81,33 +83,24 @@ fn marked(mark: &str) -> Vec<u32> {
 /// Kills a host after it has worked for this long; returns how many processes there were.
 fn kill_after(work: Duration, mark: &str, state: &Path) -> usize {
     let mut host = begin(mark, state);
-    let deadline = Instant::now() + LONG;
-    while marked(mark).len() < 3 {
-        assert!(Instant::now() < deadline, "it does not begin to work");
-    }
+    testkit::wait_until("it works", || marked(mark).len() >= 3);
     std::thread::sleep(work);
     let there = marked(mark).len();
     host.kill().unwrap();
     host.wait().unwrap();
-    let deadline = Instant::now() + LONG;
-    loop {
-        let left = marked(mark);
-        if left.is_empty() {
-            return there;
-        }
-        assert!(Instant::now() < deadline, "left: {left:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    testkit::wait_until("no process is left", || marked(mark).is_empty());
+    there
 }
 
 /// The code that a session runs to stop its keeper before the host is killed.
 const HOLDS: &str = "FDGUARD_TEST_HOLDS";
 
-/// The host that is killed: this binary run again. Run as a test it does nothing.
+/// The host that is killed: this binary run again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a role that another test starts"]
 async fn a_host_whose_session_holds_its_keeper() {
     let Ok(code) = std::env::var(HOLDS) else {
-        return;
+        return testkit::skip("no role was given");
     };
     let mut options = options();
     options.state = std::env::var_os(STATE).map(Into::into);
@@ -132,6 +125,7 @@ async fn what_a_killed_host_left_behind_a_held_keeper_is_ended_by_the_next() {
         let mark = format!("{}-held-{number}", std::process::id());
         let mut host = Command::new(std::env::current_exe().unwrap())
             .args([
+                "--ignored",
                 "--exact",
                 "suite::host_killed::a_host_whose_session_holds_its_keeper",
                 "--nocapture",
@@ -150,11 +144,7 @@ async fn what_a_killed_host_left_behind_a_held_keeper_is_ended_by_the_next() {
         let mut options = options();
         options.state = Some(dir.path().to_owned());
         let next = start(options).await;
-        let deadline = Instant::now() + LONG;
-        while !marked(&mark).is_empty() {
-            assert!(Instant::now() < deadline, "{code}: {:?}", marked(&mark));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        testkit::wait_until(code, || marked(&mark).is_empty());
         assert!(next.reconcile(false).await.unwrap().left.is_empty());
         next.shut_down().await;
     }

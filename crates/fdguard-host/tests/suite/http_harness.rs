@@ -154,11 +154,7 @@ impl ServedHost {
 
     /// Polls until the condition holds.
     pub(super) fn eventually(&self, what: &str, mut holds: impl FnMut(&Host) -> bool) {
-        let deadline = std::time::Instant::now() + LONG;
-        while !holds(&self.host) {
-            assert!(std::time::Instant::now() < deadline, "not in time: {what}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        testkit::wait_until(what, || holds(&self.host));
     }
 
     /// The end of it all.

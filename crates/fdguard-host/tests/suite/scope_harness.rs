@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_host::host::Host;
 use fdguard_host::scope::{
@@ -15,6 +15,8 @@ use fdguard_host::scope::{
 use fdguard_host::session::Exec;
 use fdguard_process::plan::Plan;
 use rustix::pipe::{PipeFlags, pipe_with};
+
+pub(crate) use super::host_harness::eventually as until;
 
 /// Longer than anything takes on the busiest machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -139,15 +141,6 @@ pub(crate) fn stranger(environment: &[(String, String)]) -> Child {
         .stdin(Stdio::null())
         .spawn()
         .expect("a process")
-}
-
-/// Waits for a condition.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }
 
 /// Whether a process lives and is not a zombie.

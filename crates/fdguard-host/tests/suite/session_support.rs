@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_host::session::{
     Channel, Exec, ExecOutcome, ExecResult, Hub, Session, SessionProgram, SessionSpec,
 };
 use fdguard_proc::process;
+
+pub(crate) use super::host_harness::eventually as until;
 
 /// Runs a test on the runtime that the host has: two workers.
 pub(crate) fn on_host_runtime<T>(work: impl Future<Output = T>) -> T {
@@ -94,13 +96,4 @@ pub(crate) fn descendants() -> Vec<u32> {
 
 pub(crate) fn lives(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
-}
-
-/// Waits until this holds, at most ten seconds.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what} did not come");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }

@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fdguard_host::warm::WarmPool;
 use fdguard_process::plan::TreeLimits;
 use fdguard_process::tree::LimitMechanism;
 
+use super::host_harness::eventually;
 use super::warm_harness::{
     DRIVER, LONG, NONCE, PlannedSession, Session, ahead, ask, empty, gone, held, keeper, number,
     pool, python,
@@ -56,11 +57,7 @@ async fn a_session_that_forks_away_is_ended_wholly() {
     let away = "__import__('subprocess').run(['sh', '-c', \
         'setsid sh -c \"sleep 1000 & sleep 1000 & echo \\\\$!; wait\" > /dev/null 2>&1 & echo $!'], capture_output=True).stdout.decode()";
     let pid = number(session.eval(away).await.trim());
-    let deadline = Instant::now() + LONG;
-    while session.tree.members().len() < 4 {
-        assert!(Instant::now() < deadline, "{:?}", session.tree.members());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("four processes", || session.tree.members().len() >= 4).await;
     assert!(session.tree.members().contains(&pid));
     assert_eq!(session.close().await, 4);
     gone(pid).await;

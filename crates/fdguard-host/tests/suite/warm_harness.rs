@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_host::warm::{WarmPool, find};
 use fdguard_proc::stat::ProcStat;
@@ -12,6 +12,8 @@ use fdguard_process::plan::{InheritedFd, Plan};
 use fdguard_process::tree::{StopPlan, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixDatagram;
+
+use super::host_harness::eventually;
 
 /// Longer than anything takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -127,18 +129,17 @@ impl Session {
 
 pub(crate) async fn empty(tree: &mut Tree) -> u32 {
     use fdguard_process::tree::TreeEvent;
-    let deadline = Instant::now() + LONG;
-    loop {
+    let mut count = None;
+    eventually("the tree is empty", || {
         match tree.told() {
-            Some(TreeEvent::Empty { killed, .. }) => return killed,
+            Some(TreeEvent::Empty { killed, .. }) => count = Some(killed),
             Some(TreeEvent::Lost) => panic!("the keeper is gone"),
-            Some(_) => {}
-            None => {
-                assert!(Instant::now() < deadline, "it lives on");
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            Some(_) | None => {}
         }
-    }
+        count.is_some()
+    })
+    .await;
+    count.unwrap()
 }
 
 pub(crate) fn held() -> usize {
@@ -147,12 +148,8 @@ pub(crate) fn held() -> usize {
 
 /// Waits until a process is gone, or a zombie of another parent.
 pub(crate) async fn gone(pid: u32) {
-    let deadline = Instant::now() + LONG;
     let lives = || fdguard_proc::process::stat(pid, |stat| !stat.is_zombie()).unwrap_or(false);
-    while lives() {
-        assert!(Instant::now() < deadline, "{pid} lives on");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually(&format!("the end of {pid}"), || !lives()).await;
 }
 
 pub(crate) fn children(pid: u32) -> Vec<u32> {
@@ -166,17 +163,18 @@ pub(crate) fn number(text: &str) -> u32 {
 /// The keeper and the session that were forked ahead, as soon as they are the interpreter's only
 /// children and wait.
 pub(crate) async fn ahead(interpreter: u32) -> [u32; 2] {
-    let deadline = Instant::now() + LONG;
-    loop {
+    let mut found = None;
+    eventually("a session is forked ahead", || {
         if let [keeper] = children(interpreter)[..]
             && let [session] = children(keeper)[..]
             && waits(keeper, session)
         {
-            return [keeper, session];
+            found = Some([keeper, session]);
         }
-        assert!(Instant::now() < deadline, "{:?}", children(interpreter));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+        found.is_some()
+    })
+    .await;
+    found.unwrap()
 }
 
 /// Whether both have let go of what they share with the other: the keeper with its exec, the

@@ -1,7 +1,7 @@
 //! Starting, losing and ending.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_kernel::{KernelTracer, Occurrence, StackMode, TracerOptions, TracerScope};
 
@@ -72,7 +72,7 @@ fn nothing_is_left_after_it_is_killed() {
         .unwrap();
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     // It has started its child: everything is loaded.
-    let sleeper = wait_until(|| {
+    let sleeper = testkit::wait_for("its child", || {
         let children = std::fs::read_to_string(&children).unwrap();
         (!children.is_empty()).then_some(children)
     });
@@ -85,21 +85,7 @@ fn nothing_is_left_after_it_is_killed() {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
     // The kernel frees them after a grace period.
-    wait_until(|| (!ids.iter().any(|id| exists(id))).then_some(()));
-}
-
-fn wait_until<T>(mut found: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "it did not happen"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    testkit::wait_until("the programs are gone", || !ids.iter().any(|id| exists(id)));
 }
 
 #[test]
@@ -220,8 +206,7 @@ fn loading_takes_little_of_the_processor() {
     });
     let best = best.min().unwrap();
     eprintln!("loaded in {best:?}");
-    // The goal is 150 ms. The walk over Python frames alone keeps the verifier busy for as long.
-    assert!(best < Duration::from_millis(600), "{best:?}");
+    assert!(best < Duration::from_millis(150), "{best:?}");
 }
 
 #[test]

@@ -212,3 +212,75 @@ fn a_failed_close_has_a_stack() {
         .unwrap();
     assert!(found.is_some_and(|stack| stack != 0), "{found:?}");
 }
+
+#[test]
+fn what_an_ioctl_opens_has_a_stack() {
+    let Some(mut tracer) = load(&TracerOptions::default()) else {
+        return;
+    };
+    tracer.follow(std::process::id(), StackMode::None).unwrap();
+    // TIOCGPTPEER opens the other end of a pseudo-terminal.
+    let script = "import fcntl, os; print(fcntl.ioctl(os.openpty()[0], 0x5441, os.O_RDWR))";
+    let output = Command::new("python3")
+        .args(["-c", script])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let peer: u32 = text.trim_end().parse().unwrap();
+    let mut found = None;
+    tracer
+        .drain(&mut |event| match event.what {
+            Occurrence::Opened { fd, call: 16, .. } if fd == peer => found = Some(event.stack),
+            _ => {}
+        })
+        .unwrap();
+    assert!(found.is_some_and(|stack| stack != 0), "{found:?}");
+}
+
+#[test]
+fn children_are_reported_with_the_stack_of_their_start() {
+    let Some(mut tracer) = load(&TracerOptions::default()) else {
+        return;
+    };
+    tracer.follow(std::process::id(), StackMode::None).unwrap();
+    // A child that only stopped was not waited for, nor one that stays a zombie.
+    let script = "
+import os, signal
+def child():
+    pid = os.fork()
+    if pid: return pid
+    while True: signal.pause()
+one, two = child(), child()
+os.kill(one, signal.SIGSTOP)
+os.waitpid(one, os.WUNTRACED)
+for pid in one, two: os.kill(pid, signal.SIGKILL)
+os.waitid(os.P_PID, one, os.WEXITED | os.WNOWAIT)
+print(os.getpid(), one, two, flush=True)
+os.waitid(os.P_PID, two, os.WEXITED)
+os.waitpid(one, 0)
+";
+    let output = Command::new("python3")
+        .args(["-c", script])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let pids: Vec<u32> = text
+        .split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect();
+    // `python3` may be a script that becomes Python.
+    let is_theirs = |pid, child| pid == pids[0] && pids.contains(&child);
+    let (mut started, mut reaped) = (Vec::new(), Vec::new());
+    tracer
+        .drain(&mut |event| match event.what {
+            Occurrence::Started { child } if is_theirs(event.pid, child) => {
+                assert_ne!(event.stack, 0);
+                started.push(child);
+            }
+            Occurrence::Reaped { child } if is_theirs(event.pid, child) => reaped.push(child),
+            _ => {}
+        })
+        .unwrap();
+    assert_eq!(started, pids[1..]);
+    assert_eq!(reaped, [pids[2], pids[1]]);
+}

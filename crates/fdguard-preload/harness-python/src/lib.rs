@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 #[path = "../../src/python/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the library uses more of it")]
 mod python;
 mod reader;
 

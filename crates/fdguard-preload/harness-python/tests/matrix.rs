@@ -1,9 +1,10 @@
 //! The walk in every interpreter on this machine.
 #![expect(clippy::expect_used, reason = "tests panic")]
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use testkit::skip;
 
 const HARNESS: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -36,11 +37,6 @@ fn run(python: &Path, words: &[&str]) -> Output {
         .args(words)
         .output()
         .expect("the interpreter starts")
-}
-
-/// Bypasses the test runner's output capture.
-fn skip(why: &str) {
-    let _written = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
 fn assert_success(output: &Output) {

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::loaded::{self, NEXT, STOP};
 use super::{scope, tick};
-use crate::symbols::Symbols;
+use crate::symbols::{Symbols, hash_of};
 
 struct Own {
     symbols: UnsafeCell<Option<Symbols>>,
@@ -57,6 +57,12 @@ fn own() -> Option<&'static Symbols> {
     let symbols = OWN.symbols.get();
     // SAFETY: nothing writes after `is_found`.
     unsafe { &*symbols }.as_ref()
+}
+
+/// Whether a symbol with this hash, whose lowest bit is not known, may be the name of a hook.
+pub(super) fn may_be_hooked(hash: u32) -> bool {
+    const DLSYM: u32 = hash_of(b"dlsym");
+    hash | 1 == DLSYM | 1 || own().is_some_and(|own| own.may_define(hash))
 }
 
 /// The addresses of the hook of this name and of the real function; `None` if it is not interposed

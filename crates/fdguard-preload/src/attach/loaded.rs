@@ -5,6 +5,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
+use crate::loader;
 use crate::symbols::{Dynamic, Symbols};
 
 const PT_LOAD: u32 = 1;
@@ -114,10 +115,6 @@ impl LoadedModule<'_> {
     }
 }
 
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
 type Visit = unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int;
 
 /// What a visitor returns to go on.
@@ -149,8 +146,8 @@ pub(super) fn each<F: FnMut(&LoadedModule<'_>) -> bool>(visit: F) {
         c_int::from((state.visit)(&LoadedModule::new(index, info)) == STOP)
     }
 
-    // SAFETY: RTLD_DEFAULT and a C string. The function is not interposed.
-    let found = unsafe { dlsym(core::ptr::null_mut(), c"dl_iterate_phdr".as_ptr()) };
+    // The function is not interposed.
+    let found = loader::iterate_address();
     if found.is_null() {
         return;
     }

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::loaded::{self, LoadedModule, NEXT};
 use super::{hooks, scope};
-use crate::symbols::Symbol;
+use crate::symbols::{Symbol, Symbols};
 use crate::sys;
 
 const PAGE: usize = 4096;
@@ -69,7 +69,8 @@ pub(super) fn walk(direction: Direction, settled: Option<u64>) -> WalkOutcome {
         if module.index == 0 {
             program = module.range;
         }
-        let is_foreign = module.symbols().is_none_or(|symbols| {
+        let defined = module.symbols();
+        let is_foreign = defined.is_none_or(|symbols| {
             !scope::is_library(&symbols) && !super::is_copy(module, &symbols)
         });
         if is_foreign && let Some(tables) = Tables::of(module) {
@@ -78,6 +79,7 @@ pub(super) fn walk(direction: Direction, settled: Option<u64>) -> WalkOutcome {
                 program,
                 module,
                 tables: &tables,
+                defined,
                 pages: Pages {
                     relro: module.relro,
                     is_settled: settled == Some(module.adds),
@@ -163,6 +165,8 @@ struct Rebinding<'a> {
     program: (usize, usize),
     module: &'a LoadedModule<'a>,
     tables: &'a Tables,
+    /// What the module defines.
+    defined: Option<Symbols>,
     pages: Pages,
     outcome: &'a mut WalkOutcome,
 }
@@ -206,8 +210,7 @@ impl Rebinding<'_> {
         // SAFETY: an aligned word in the module's data, which the loader itself writes as a whole.
         let word = unsafe { &*word };
         let value = word.load(Ordering::Relaxed);
-        // Large tables of data are mostly addresses of other things.
-        if kind == R_64 && !scope::contains(value) && !crate::modules::is_own(value) {
+        if self.is_something_else(kind, relocation.info >> 32, value) {
             return None;
         }
         let symbol: Symbol = self
@@ -233,6 +236,21 @@ impl Rebinding<'_> {
             Target::Expected | Target::Unknown => self.outcome.unhooked += 1,
         }
         Some(())
+    }
+
+    /// Whether a reference is not one to an interposed function, by what is at hand: names of
+    /// symbols are spread over memory, and most references are to a module's own functions.
+    fn is_something_else(&self, kind: usize, symbol: usize, value: usize) -> bool {
+        let is_own = crate::modules::is_own(value);
+        match self.direction {
+            Direction::Detach => !is_own,
+            // Large tables of data are mostly addresses of other things.
+            Direction::Attach if kind == R_64 && !is_own && !scope::contains(value) => true,
+            Direction::Attach => {
+                let hash = self.defined.and_then(|own| own.defined_hash(symbol));
+                hash.is_some_and(|hash| !hooks::may_be_hooked(hash))
+            }
+        }
     }
 
     fn target(&self, value: usize, from: usize, is_lazy: bool) -> Target {

@@ -26,14 +26,18 @@ const MOST: usize = 64;
 /// The modules that are searched.
 struct Scope {
     modules: UnsafeCell<[Option<Symbols>; MOST]>,
+    /// Whether a thread collects them, or has.
+    is_begun: AtomicU32,
     is_found: AtomicU32,
 }
 
-// SAFETY: written once, by the one thread that attaches, and read only after `is_found`.
+// SAFETY: written once, by the one thread that found `is_begun` at 0, and read only after
+// `is_found`.
 unsafe impl Sync for Scope {}
 
 static SCOPE: Scope = Scope {
     modules: UnsafeCell::new([None; MOST]),
+    is_begun: AtomicU32::new(0),
     is_found: AtomicU32::new(0),
 };
 
@@ -52,14 +56,14 @@ fn modules() -> &'static [Option<Symbols>] {
     unsafe { &*modules }
 }
 
-/// Collects the modules up to the C library, and the loader. False if there is no C library. Only
-/// the thread that attaches may call this.
-pub(super) fn find() -> bool {
-    if is_found() {
-        return true;
+/// Collects the modules up to the C library, and the loader. False if there is no C library, or if
+/// another thread is about to collect them.
+pub(crate) fn find() -> bool {
+    if is_found() || SCOPE.is_begun.swap(1, Ordering::AcqRel) != 0 {
+        return is_found();
     }
     let place = SCOPE.modules.get();
-    // SAFETY: no other thread reads before `is_found`, and one thread at a time attaches.
+    // SAFETY: no other thread reads before `is_found`, and none writes after `is_begun`.
     let found = unsafe { &mut *place };
     let mut used = 0;
     let (mut has_library, mut has_loader) = (false, false);
@@ -89,6 +93,9 @@ pub(super) fn find() -> bool {
     SCOPE
         .is_found
         .store(u32::from(has_library), Ordering::Release);
+    if !has_library {
+        SCOPE.is_begun.store(0, Ordering::Release);
+    }
     has_library
 }
 

@@ -171,32 +171,9 @@ unsafe extern "C" fn dlsym() {
     );
 }
 
-/// Saves the registers with arguments around a tick.
-// SAFETY: called with two return addresses on an aligned stack: after seven words and one more it
-// is aligned again for the call; what is pushed is popped.
-#[unsafe(naked)]
-unsafe extern "C" fn tick_for_asm() {
-    naked_asm!(
-        "push rax",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "sub rsp, 8",
-        "call {tick}",
-        "add rsp, 8",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "pop rax",
-        "ret",
-        tick = sym tick,
-    );
+hook::preserves_arguments! {
+    /// Saves the registers with arguments around a tick.
+    fn tick_for_asm() calls tick
 }
 
 /// Hooks with an entry that counts.

@@ -8,6 +8,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use super::preserves_arguments;
 use crate::real::Real;
 use crate::{children, errno, modules, owner, thread};
 
@@ -54,28 +55,9 @@ pub(crate) extern "C" fn find() {
     REAL_VFORK.store(real as *mut c_void, Ordering::Relaxed);
 }
 
-/// `find` for code without a stack frame: preserves all registers that carry arguments.
-// SAFETY: a plain function in assembly. It is called first, with two return addresses on an aligned
-// stack: after six more words the stack is aligned again for the call; what it pushes it pops.
-#[unsafe(naked)]
-unsafe extern "C" fn find_for_asm() {
-    naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "call {find}",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "ret",
-        find = sym find,
-    );
+preserves_arguments! {
+    /// `find` for code without a stack frame.
+    fn find_for_asm() calls find
 }
 
 /// Counts the children that run in this thread's place. The count is raised before the call and

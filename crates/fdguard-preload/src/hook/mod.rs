@@ -32,6 +32,7 @@ pub(crate) mod wait;
 use core::ffi::c_int;
 
 use retry::retry_when_full;
+pub(crate) use shape::preserves_arguments;
 use shape::{asks, on_descriptor, opens};
 
 /// Looks up what must be known before the program begins.

@@ -82,25 +82,34 @@ impl Refusal for *mut c_void {
     }
 }
 
-/// A function that opens descriptors. The last part makes the call, by `call()`, records what was
-/// opened, and gives the result.
-macro_rules! opens {
-    ($real:ident, $name:literal,
-     fn $function:ident($($argument:ident: $type:ty),*) -> $result:ty, |$call:ident| $opened:expr) => {
+/// An interposed function: looks the real one up, and runs the last part, which makes the call by
+/// `call()` and gives the result.
+macro_rules! interposes {
+    ($visibility:vis $real:ident, $name:literal,
+     fn $function:ident($($argument:ident: $type:ty),*) -> $result:ty, |$call:ident| $body:expr) => {
         static $real: $crate::real::Real<unsafe extern "C" fn($($type),*) -> $result> =
             // SAFETY: the type matches the manual page.
             unsafe { $crate::real::Real::new($name) };
 
         // SAFETY: interposed on purpose; the type matches the manual page.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-        pub(crate) unsafe extern "C" fn $function($($argument: $type),*) -> $result {
+        $visibility unsafe extern "C" fn $function($($argument: $type),*) -> $result {
             let Some(real) = $real.get() else {
                 return $crate::hook::shape::Outcome::missing();
             };
             // SAFETY: passes on the caller's arguments.
             let $call = || unsafe { real($($argument),*) };
-            $opened
+            $body
         }
+    };
+}
+pub(super) use interposes;
+
+/// A function that opens descriptors. The last part makes the call, by `call()`, records what was
+/// opened, and gives the result.
+macro_rules! opens {
+    ($($function:tt)*) => {
+        $crate::hook::shape::interposes! { pub(crate) $($function)* }
     };
 }
 pub(super) use opens;
@@ -125,25 +134,14 @@ macro_rules! asks {
         asks! { @with $real, $name, $crate::protect::answer::is_gone($fd),
         fn $function($version: c_int, $fd: c_int $(, $argument: $type)*) -> $result }
     };
-    (@with $real:ident, $name:literal, $is_gone:expr,
-     fn $function:ident($($argument:ident: $type:ty),*) -> $result:ty) => {
-        static $real: $crate::real::Real<unsafe extern "C" fn($($type),*) -> $result> =
-            // SAFETY: the type matches the manual page.
-            unsafe { $crate::real::Real::new($name) };
-
-        // SAFETY: interposed on purpose; the type matches the manual page.
-        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-        unsafe extern "C" fn $function($($argument: $type),*) -> $result {
-            let Some(real) = $real.get() else {
-                return $crate::hook::shape::Outcome::missing();
-            };
+    (@with $real:ident, $name:literal, $is_gone:expr, fn $($function:tt)*) => {
+        $crate::hook::shape::interposes! { $real, $name, fn $($function)*, |call| {
             if $is_gone {
                 $crate::protect::answer::refuse();
                 return $crate::hook::shape::Refusal::refused();
             }
-            // SAFETY: passes on the caller's arguments.
-            unsafe { real($($argument),*) }
-        }
+            call()
+        } }
     };
 }
 pub(super) use asks;
@@ -154,27 +152,18 @@ macro_rules! on_descriptor {
     ($real:ident, $name:literal, $touch:expr,
      fn $function:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $result:ty
      $(, wrote |$outcome:ident| $bytes:expr)?) => {
-        static $real: $crate::real::Real<unsafe extern "C" fn(c_int $(, $type)*) -> $result> =
-            // SAFETY: the type matches the manual page.
-            unsafe { $crate::real::Real::new($name) };
-
-        // SAFETY: interposed on purpose; the type matches the manual page.
-        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-        pub(crate) unsafe extern "C" fn $function($fd: c_int $(, $argument: $type)*) -> $result {
-            let Some(real) = $real.get() else {
-                return $crate::hook::shape::Outcome::missing();
-            };
-            let call = $crate::call::enter($fd, $touch);
+        $crate::hook::shape::interposes! { pub(crate) $real, $name,
+        fn $function($fd: c_int $(, $argument: $type)*) -> $result, |call| {
+            let touch = $crate::call::enter($fd, $touch);
             if $crate::protect::answer::is_put_off($fd) {
-                call.refuse();
+                touch.refuse();
                 return $crate::hook::shape::Refusal::refused();
             }
-            // SAFETY: passes on the caller's arguments.
-            let result = unsafe { real($fd $(, $argument)*) };
+            let result = call();
             let has_failed = $crate::hook::shape::Outcome::has_failed(result);
-            call.end_written(has_failed, on_descriptor!(@bytes result $(, |$outcome| $bytes)?));
+            touch.end_written(has_failed, on_descriptor!(@bytes result $(, |$outcome| $bytes)?));
             result
-        }
+        } }
     };
     (@bytes $result:ident) => { &[] };
     (@bytes $result:ident, |$outcome:ident| $bytes:expr) => {{
@@ -183,3 +172,38 @@ macro_rules! on_descriptor {
     }};
 }
 pub(super) use on_descriptor;
+
+/// A function for code without a stack frame, which calls another one and preserves all registers
+/// that carry arguments, and rax.
+macro_rules! preserves_arguments {
+    ($(#[$attribute:meta])* fn $function:ident() calls $called:path) => {
+        $(#[$attribute])*
+        // SAFETY: called with two return addresses on an aligned stack: after seven words and one
+        // more it is aligned again for the call; what is pushed is popped.
+        #[unsafe(naked)]
+        unsafe extern "C" fn $function() {
+            core::arch::naked_asm!(
+                "push rax",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                "sub rsp, 8",
+                "call {called}",
+                "add rsp, 8",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "pop rax",
+                "ret",
+                called = sym $called,
+            );
+        }
+    };
+}
+pub(crate) use preserves_arguments;

@@ -2,13 +2,13 @@
 
 #![expect(unsafe_code, reason = "asks the loader for the machine")]
 
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use super::call::{Jni, Jvmti, RawFrame, Vm};
 use super::layout;
-use crate::modules;
 use crate::unwind::Trace;
+use crate::{loader, modules};
 
 /// The largest offset of the `JNIEnv` in a thread's record.
 const LARGEST: usize = 16 * 1024;
@@ -29,13 +29,8 @@ static MISSED: AtomicU32 = AtomicU32::new(0);
 /// Whether the JVM must not be queried any more.
 static IS_OFF: AtomicU32 = AtomicU32::new(0);
 
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
 fn search(name: &CStr) -> *mut c_void {
-    // SAFETY: RTLD_DEFAULT and a C string.
-    unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }
+    loader::dlsym(core::ptr::null_mut(), name)
 }
 
 /// In a forked child: the JVM's other threads do not exist there, but the locks that they held stay

@@ -45,6 +45,8 @@ pub(super) enum RawFile<'a> {
     Pipe(u64),
     /// An anonymous inode, whose class its name or its fdinfo gave.
     Anonymous(Class),
+    /// One that the kernel described itself; what an epoll instance has registered.
+    Described(Class, Detail, Vec<EpollTarget>),
     /// A POSIX message queue, by its name.
     Queue(&'a [u8], Option<FileStat>),
     /// Without its own class, kept by its raw name: a `name:[inode]`, or the whole text.
@@ -102,13 +104,11 @@ impl RawEntry<'_> {
             }
             RawFile::Anonymous(class) => {
                 let detail = anonymous::detail(&class, info);
-                let is_epoll = class == Class::Eventpoll;
-                let target = anonymous::target(&class, &detail);
-                let entry = entry(class, target, detail);
-                if is_epoll {
-                    return ClassifiedEntry::Epoll(entry, info.epoll_targets().collect());
-                }
-                entry
+                let registered = info.epoll_targets().collect();
+                return anonymous_entry(class, detail, registered, entry);
+            }
+            RawFile::Described(class, detail, registered) => {
+                return anonymous_entry(class, detail, registered, entry);
             }
             RawFile::Pipe(ino) => FdEntry {
                 id: Some(known(ino)),
@@ -160,6 +160,7 @@ impl UnresolvedSocket {
             id: Some(self.id),
             shared_with: Vec::new(),
             shared_more: 0,
+            open_file: None,
             flags: self.flags,
         }
     }
@@ -177,7 +178,24 @@ fn entry(fd: Fd, info: &Fdinfo<'_>, class: Class, target: Text, detail: Detail) 
         id: info.mnt.zip(info.ino).map(|(mnt, ino)| FileId { mnt, ino }),
         shared_with: Vec::new(),
         shared_more: 0,
+        open_file: None,
         flags: fdinfo_detail::open_flags(info),
+    }
+}
+
+fn anonymous_entry(
+    class: Class,
+    detail: Detail,
+    registered: Vec<EpollTarget>,
+    entry: impl FnOnce(Class, Text, Detail) -> FdEntry,
+) -> ClassifiedEntry {
+    let is_epoll = class == Class::Eventpoll;
+    let target = anonymous::target(&class, &detail);
+    let entry = entry(class, target, detail);
+    if is_epoll {
+        ClassifiedEntry::Epoll(entry, registered)
+    } else {
+        ClassifiedEntry::Entry(entry)
     }
 }
 

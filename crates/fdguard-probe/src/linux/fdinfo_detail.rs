@@ -114,7 +114,8 @@ fn seconds(value: &[u8]) -> Option<f64> {
     Some(decimal(whole)? as f64 + decimal(nanos)? as f64 / 1e9)
 }
 
-fn clock_name(number: u64) -> String {
+/// The name of a clock.
+pub(super) fn clock_name(number: u64) -> String {
     match number {
         0 => "realtime".to_owned(),
         1 => "monotonic".to_owned(),

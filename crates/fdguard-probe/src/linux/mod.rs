@@ -21,6 +21,7 @@ mod files;
 mod foreign_netns;
 mod gaps;
 pub mod holders;
+mod kcmp;
 mod kernel;
 mod mounts;
 mod pass;
@@ -38,6 +39,10 @@ mod socket_names;
 mod socket_query;
 mod table;
 pub mod watcher;
+pub mod workload;
+
+#[cfg(feature = "fuzzing")]
+pub use kernel::fuzz_walk;
 
 /// Examines processes through one proc file system.
 #[derive(Debug)]
@@ -60,6 +65,8 @@ pub struct Probe {
     mounts: Arc<mounts::Mounts>,
     /// Seconds from the epoch to boot, read on demand: its file is long.
     boot: OnceLock<Option<i64>>,
+    /// Names of containers and pods.
+    names: workload::NameReader,
 }
 
 impl Probe {
@@ -96,6 +103,11 @@ impl Probe {
             hides,
             mounts: Arc::new(mounts),
             boot: OnceLock::new(),
+            // A simulated tree brings the state of its runtimes along.
+            names: workload::NameReader::new(match real {
+                true => PathBuf::from("/"),
+                false => root.to_owned(),
+            }),
         })
     }
 

@@ -1,7 +1,7 @@
 //! A process: its small files, and how to find it.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::{Pid, Text};
@@ -26,7 +26,7 @@ pub(super) struct Basics {
 
 impl Probe {
     /// Opens a process's directory: from here on a reused pid cannot be mixed in.
-    pub(super) fn open_process(&self, pid: Pid) -> Result<std::os::fd::OwnedFd, Error> {
+    pub(super) fn open_process(&self, pid: Pid) -> Result<OwnedFd, Error> {
         let name = rustix::path::DecInt::new(pid);
         files::open_base_at(&self.proc, name).map_err(|error| {
             if files::is_gone(error) {
@@ -35,6 +35,14 @@ impl Probe {
                 Error::io(format!("process {pid}"), error)
             }
         })
+    }
+
+    /// Opens the directory of a process that is known by its start.
+    pub(super) fn reopen_process(&self, pid: Pid, start_ticks: u64) -> Result<OwnedFd, Errno> {
+        let base = files::open_base_at(&self.proc, rustix::path::DecInt::new(pid))?;
+        let bytes = files::read(&base, c"stat")?;
+        let is_same = ProcStat::parse(&bytes).is_some_and(|stat| stat.start_ticks == start_ticks);
+        is_same.then_some(base).ok_or(Errno::SRCH)
     }
 
     /// Reads the small files. Fails for processes without descriptors.
@@ -56,6 +64,8 @@ impl Probe {
         let limits = self
             .limits(pid, (base, c"limits"), &mut Vec::new())
             .unwrap_or_default();
+        let workload = self.workload_at(base);
+        let container = workload.as_ref().and_then(|one| one.container.as_ref());
         let process = Process {
             pid,
             start_time: self.start_time(stat.start_ticks),
@@ -71,10 +81,8 @@ impl Probe {
             threads: Some(stat.threads),
             children: None,
             zombies: None,
-            container: files::read(base, c"cgroup")
-                .ok()
-                .as_deref()
-                .and_then(cgroup::container_id),
+            container: container.map(|container| container.id.clone()),
+            workload,
             ns_pid: status.ns_pid.filter(|inner| *inner != pid),
             cohorts: Vec::new(),
         };
@@ -151,10 +159,15 @@ impl Probe {
             .collect())
     }
 
-    /// Processes in the container whose id is or begins with `id`.
-    pub fn in_container(&self, id: &str) -> Result<Vec<Pid>, Error> {
-        let is_it = |name: String| !id.is_empty() && name.starts_with(id);
-        self.in_cgroup(|bytes| cgroup::container_id(bytes).is_some_and(is_it))
+    /// Every process with its command name, ascending, without kernel threads and zombies.
+    pub fn process_names(&self) -> Result<Vec<(Pid, Text)>, Error> {
+        let name = |pid| {
+            let stat = files::read(&self.proc, format!("{pid}/stat")).ok()?;
+            let stat = ProcStat::parse(&stat)?;
+            let is_program = !stat.kernel_thread && !stat.is_zombie();
+            is_program.then(|| (pid, Text::from(stat.comm)))
+        };
+        Ok(self.pids()?.into_iter().filter_map(name).collect())
     }
 
     /// Processes of a systemd unit.

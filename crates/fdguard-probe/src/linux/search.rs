@@ -12,6 +12,7 @@ use fdguard_proc::stat::ProcStat;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
+use smallvec::SmallVec;
 
 use super::kernel::search::Glimpse;
 use super::table::TableDraft;
@@ -173,11 +174,14 @@ impl Interest {
     }
 }
 
+/// Most things have one holder, which needs no list.
+type Holders = SmallVec<[FdHolder; 1]>;
+
 /// The holders of each thing.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     /// Each list ascending, once [`Holdings::sort`] was called.
-    held: FxHashMap<Thing, Vec<FdHolder>>,
+    held: FxHashMap<Thing, Holders>,
     /// Processes whose links could not be read: absence proves nothing while there are any.
     pub(super) unread: u64,
     /// Whether processes are in fdguard's mount namespace, where that was asked.
@@ -305,7 +309,7 @@ impl Holdings {
 
     /// The holders of a thing.
     pub(super) fn of(&self, thing: &Thing) -> &[FdHolder] {
-        self.held.get(thing).map_or(&[], Vec::as_slice)
+        self.held.get(thing).map_or(&[], SmallVec::as_slice)
     }
 }
 

@@ -16,7 +16,6 @@ use rustix::io::Errno;
 use super::gaps::{denied_gap, table_gaps};
 use super::kernel::KernelReader;
 use super::kernel::table::WORTH_A_WALK;
-use super::kernel::walk::Walk;
 use super::pass::{self, Context, Needs};
 use super::process::Basics;
 use super::socket::SocketTable;
@@ -91,21 +90,10 @@ impl Options {
 }
 
 /// How the processes of one call are read.
+#[derive(Clone, Copy)]
 struct Reading<'a> {
     options: Options,
     kernel: &'a KernelReader,
-    /// One walk over all tables, if that is worthwhile.
-    walk: Option<Walk>,
-}
-
-impl<'a> Reading<'a> {
-    fn new(options: Options, kernel: &'a KernelReader) -> Self {
-        Self {
-            options,
-            kernel,
-            walk: None,
-        }
-    }
 }
 
 /// A process as its own files show it: the passes complete it.
@@ -122,6 +110,43 @@ pub(super) struct ProcessDraft {
 impl ProcessDraft {
     pub(super) fn tier(&self) -> Tier {
         self.table.as_ref().map_or(Tier::Radar, TableDraft::tier)
+    }
+
+    /// A process with what was read of its table.
+    pub(super) fn with_table(basics: Basics, taken_at: Timestamp, table: TableDraft) -> Self {
+        let pid = basics.process.pid;
+        let mut gaps = table_gaps(&table);
+        // A table in which nothing may be read does not count as a table.
+        let all_denied = table.is_empty() && table.denied > 0;
+        if all_denied {
+            gaps.push(denied_gap(pid, true));
+        }
+        Self {
+            pid,
+            basics,
+            taken_at,
+            count: Some(table.count()),
+            table: (!all_denied).then_some(table),
+            gaps,
+        }
+    }
+
+    /// A process whose table may not be listed.
+    fn without_table(basics: Basics, taken_at: Timestamp, count: Option<u64>) -> Self {
+        let pid = basics.process.pid;
+        Self {
+            pid,
+            basics,
+            taken_at,
+            count,
+            table: None,
+            gaps: vec![denied_gap(pid, count.is_some())],
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> Option<u64> {
+        self.count
     }
 
     /// The finished snapshot.
@@ -220,16 +245,14 @@ impl Probe {
         let own = pids
             .iter()
             .position(|pid| self.real && *pid == std::process::id());
-        let in_full = Options {
-            depth: Depth::Full,
-            ..options
+        let in_full = Reading {
+            options: Options {
+                depth: Depth::Full,
+                ..options
+            },
+            kernel,
         };
-        let own = own.map(|at| {
-            (
-                at,
-                self.read_process(pids[at], &Reading::new(in_full, kernel)),
-            )
-        });
+        let own = own.map(|at| (at, self.read_process(pids[at], in_full)));
         let mut others = pids.to_vec();
         if let Some((at, _)) = own {
             others.remove(at);
@@ -238,25 +261,13 @@ impl Probe {
         let by_proc = options.depth == Depth::Full || !DescriptorProgram::is_permitted();
         let ahead = (by_proc && self.wants_sockets_ahead(&others, MANY))
             .then_some(|| SocketTable::by_netlink(None).ok());
-        // A few processes are read one after the other, each on several cores.
-        let one_by_one = others.len() < SEVERAL || options.threads() < 2;
-        let mut reading = Reading::new(options, kernel);
-        if !one_by_one {
-            reading.options.threads = 1;
-        }
-        let is_whole = self.real && options.wants_whole_walk(others.len());
-        reading.walk = is_whole.then(Walk::default);
-        let walked = || {
-            let walk = reading.walk.as_ref();
-            walk.inspect(|walk| walk.make(kernel))
-        };
-        let read = |pid: &Pid| self.read_process(*pid, &reading);
+        let reading = Reading { options, kernel };
         let (ahead, mut drafts) = workers::beside(ahead, || {
-            if one_by_one {
-                walked();
-                return others.iter().map(read).collect();
+            if self.real && options.wants_whole_walk(others.len()) {
+                self.read_by_walk(&others, reading)
+            } else {
+                self.read_others(&others, reading)
             }
-            workers::map_after(walked, &others, 1, read)
         });
         if let Some((at, draft)) = own {
             drafts.insert(at, draft);
@@ -264,44 +275,67 @@ impl Probe {
         (ahead.flatten(), drafts)
     }
 
+    /// Reads processes, each by itself.
+    fn read_others(&self, pids: &[Pid], reading: Reading<'_>) -> Vec<Result<ProcessDraft, Error>> {
+        // A few processes are read one after the other, each on several cores.
+        if pids.len() < SEVERAL || reading.options.threads() < 2 {
+            let read = |pid: &Pid| self.read_process(*pid, reading);
+            return pids.iter().map(read).collect();
+        }
+        let alone = Reading {
+            options: Options {
+                threads: 1,
+                ..reading.options
+            },
+            ..reading
+        };
+        workers::map(pids, 1, |pid| self.read_process(*pid, alone))
+    }
+
+    /// Reads processes by walks over all tables, and through `/proc` those that are missing there.
+    fn read_by_walk(&self, pids: &[Pid], reading: Reading<'_>) -> Vec<Result<ProcessDraft, Error>> {
+        let mut found = self.drafts_by_walk(reading.kernel, pids, reading.options.threads());
+        let is_missing = |pid: &Pid| !found.contains_key(pid);
+        let missing: Vec<Pid> = pids.iter().copied().filter(is_missing).collect();
+        let in_full = Reading {
+            options: Options {
+                depth: Depth::Full,
+                ..reading.options
+            },
+            ..reading
+        };
+        let mut rest = self.read_others(&missing, in_full).into_iter();
+        pids.iter()
+            .filter_map(|pid| found.remove(pid).map(Ok).or_else(|| rest.next()))
+            .collect()
+    }
+
     /// Reads one process, by the kernel if that is worthwhile and allowed.
-    fn read_process(&self, pid: Pid, reading: &Reading<'_>) -> Result<ProcessDraft, Error> {
+    fn read_process(&self, pid: Pid, reading: Reading<'_>) -> Result<ProcessDraft, Error> {
         let base = self.open_process(pid)?;
         let basics = self.basics(pid, base.as_fd())?;
         let taken_at = Timestamp::now();
         let table = self
             .read_by_kernel(pid, &base, &basics, reading)
             .unwrap_or_else(|| self.read_table(pid, &base, reading.options.threads()));
-        let mut gaps = Vec::new();
-        let (count, table) = match table {
+        match table {
             Ok(table) => {
                 // A walk that meets the end of a process is shorter, and does not know it.
                 if !table.is_complete() || table.tier() == Tier::Kernel {
                     self.still_there(pid, &base)?;
                 }
-                gaps.extend(table_gaps(&table));
-                // A table in which nothing may be read does not count as a table.
-                let all_denied = table.is_empty() && table.denied > 0;
-                (Some(table.count()), (!all_denied).then_some(table))
+                let table = table.with_netns(base.as_fd());
+                Ok(ProcessDraft::with_table(basics, taken_at, table))
             }
-            Err(error) if files::is_gone(error) => return Err(Error::Vanished(pid)),
+            Err(error) if files::is_gone(error) => Err(Error::Vanished(pid)),
             Err(error) if files::is_ours(error) => {
-                return Err(Error::io(format!("descriptors of process {pid}"), error));
+                Err(Error::io(format!("descriptors of process {pid}"), error))
             }
-            Err(_) => (self.count_of(&base), None),
-        };
-        if table.is_none() {
-            gaps.push(denied_gap(pid, count.is_some()));
+            Err(_) => {
+                let count = self.count_of(&base);
+                Ok(ProcessDraft::without_table(basics, taken_at, count))
+            }
         }
-        let netns = |table: TableDraft| table.with_netns(base.as_fd());
-        Ok(ProcessDraft {
-            pid,
-            basics,
-            taken_at,
-            count,
-            table: table.map(netns),
-            gaps,
-        })
     }
 
     /// The table by a kernel walk; `None` if there is none for this process.
@@ -310,14 +344,9 @@ impl Probe {
         pid: Pid,
         base: &OwnedFd,
         basics: &Basics,
-        reading: &Reading<'_>,
+        reading: Reading<'_>,
     ) -> Option<Result<TableDraft, Errno>> {
         let start_ticks = basics.process.start_ticks;
-        if let Some(walk) = &reading.walk {
-            let records = walk.take(pid)?;
-            let records = records.of_start(start_ticks)?;
-            return Some(self.table_by_records(pid, base, records));
-        }
         // Without a count, the size of its table is the most that it can have.
         let most = self.count_of(base).or(basics.table_size);
         if !self.real || !reading.options.wants_walk(most) {

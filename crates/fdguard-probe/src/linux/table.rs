@@ -42,6 +42,11 @@ pub(super) struct TableDraft {
     pub(super) unstable: u64,
     /// Why reading failed, if not because of the target: fdguard's own table or the host's is full.
     pub(super) trouble: Option<Errno>,
+    /// Of a kernel walk: the open files, by their addresses, that something beside their number
+    /// refers to.
+    pub(super) shared: Vec<(Fd, u64)>,
+    /// Of a kernel walk: those that were read through `/proc`.
+    pub(super) by_proc: Vec<Fd>,
     /// Whether it comes from a kernel walk.
     pub(super) by_kernel: bool,
     /// What the passes could not find out.
@@ -71,6 +76,8 @@ impl TableDraft {
         self.sockets.append(&mut other.sockets);
         self.connections.append(&mut other.connections);
         self.epolls.append(&mut other.epolls);
+        self.shared.append(&mut other.shared);
+        self.by_proc.append(&mut other.by_proc);
         self.listed += std::mem::take(&mut other.listed);
         self.denied += std::mem::take(&mut other.denied);
         self.unstable += std::mem::take(&mut other.unstable);
@@ -90,9 +97,11 @@ impl TableDraft {
         (self.entries.len() + self.sockets.len()) as u64 + self.denied + self.unstable
     }
 
-    /// Whether every listed number could still be read.
+    /// Whether every listed number could still be read, and none can be missing from the list.
     pub(super) fn is_complete(&self) -> bool {
-        self.count() == self.listed && self.listed > 0
+        // Of a short table, all were listed before the first was read, which proves that the
+        // process was alive then. The list of a longer one ends early if the process does.
+        self.count() == self.listed && (1..CHUNK as u64).contains(&self.listed)
     }
 
     /// Whether no descriptor could be read.

@@ -75,6 +75,7 @@ pub(super) fn entry(fd: Fd, set: &LsofSet<'_>, setting: Setting) -> FdEntry {
         id,
         shared_with: Vec::new(),
         shared_more: 0,
+        open_file: None,
         flags: None,
     }
 }

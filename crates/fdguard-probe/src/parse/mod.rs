@@ -7,4 +7,5 @@
 pub mod diag;
 pub mod elf;
 pub mod lsof;
+pub mod runtime_state;
 pub mod sockaddr;

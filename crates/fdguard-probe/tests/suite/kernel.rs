@@ -62,8 +62,8 @@ impl Drop for Holder {
     }
 }
 
-/// Removes what belongs to the moment and not to the process: the time, the host's usage, and a
-/// timer's remaining time.
+/// Removes what belongs to the moment and not to the process: the time, the host's usage, a timer's
+/// remaining time, and how many directories others have in `/tmp`.
 fn without_the_moment(mut document: Value) -> Value {
     let map = document.as_object_mut().unwrap();
     for key in ["taken_at", "tier", "host", "walls"] {
@@ -74,7 +74,7 @@ fn without_the_moment(mut document: Value) -> Value {
             fd["detail"].as_object_mut().unwrap().remove("remaining");
         }
     }
-    document
+    without_links(document)
 }
 
 fn without_the_shared(mut document: Value) -> Value {
@@ -338,8 +338,8 @@ fn a_large_table_is_the_same_in_both_tiers() {
     let probe = Probe::new().unwrap();
     let auto = probe.snapshot(holder.pid(), Options::default()).unwrap();
     assert_eq!(auto.tier, Tier::Kernel, "{most} descriptors");
-    let by_kernel = without_links(without_the_moment(document(&auto)));
-    let in_full = without_links(without_the_moment(look(holder.pid(), Depth::Full)));
+    let by_kernel = without_the_moment(document(&auto));
+    let in_full = without_the_moment(look(holder.pid(), Depth::Full));
     let (ours, theirs) = (&by_kernel["fds"], &in_full["fds"]);
     assert_eq!(
         ours.as_array().unwrap().len(),
@@ -413,6 +413,153 @@ fn a_process_of_another_network_namespace_is_the_same_in_both_tiers() {
     assert_eq!(by_kernel["tier"], "kernel");
     let in_full = look(holder.pid(), Depth::Full);
     assert_eq!(without_the_moment(by_kernel), without_the_moment(in_full));
+}
+
+/// Registers so many files with an epoll instance each time, and closes some of them again.
+const EPOLLS: &str = "
+import ctypes, os, select, signal
+keep, libc = [], ctypes.CDLL(None)
+for most in (0, 1, 2, 3, 7, 19, 20, 21, 64):
+    epoll = select.epoll()
+    keep.append(epoll)
+    for turn in range(most):
+        first = libc.eventfd(turn, 0) if turn % 2 else os.pipe()[0]
+        keep.append(os.dup(first))
+        epoll.register(first, select.EPOLLIN)
+        if turn % 5 == 4: os.close(first)
+outer = select.epoll(); outer.register(keep[0].fileno(), select.EPOLLIN)
+print('ready', flush=True)
+signal.pause()
+";
+
+/// A program of Python that has printed a line.
+fn python(program: &str) -> Option<Holder> {
+    if !have("python3") {
+        skip("needs python3");
+        return None;
+    }
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).stdout(Stdio::piped());
+    testkit::start_clean(&mut command);
+    let mut child = Holder(command.stdin(Stdio::null()).spawn().unwrap());
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(child.0.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    Some(child)
+}
+
+#[test]
+fn what_epolls_have_registered_is_the_same_in_both_tiers() {
+    if !can_walk() {
+        return;
+    }
+    let Some(holder) = python(EPOLLS) else {
+        return;
+    };
+    let by_kernel = look(holder.pid(), Depth::Kernel);
+    assert_eq!(by_kernel["tier"], "kernel");
+    let epolls = by_kernel["fds"].as_array().unwrap().iter();
+    let epolls = epolls.filter(|fd| fd["class"] == "eventpoll");
+    let watching: Vec<_> = epolls.map(|fd| fd["detail"]["watching"].clone()).collect();
+    assert_eq!(
+        Value::from(watching),
+        serde_json::json!([0, 1, 2, 3, 7, 19, 20, 21, 64, 1])
+    );
+    let in_full = look(holder.pid(), Depth::Full);
+    assert_eq!(without_the_moment(by_kernel), without_the_moment(in_full));
+}
+
+/// Processes of all sorts, by one walk over the whole host.
+#[test]
+fn all_sorts_of_processes_are_the_same_in_both_tiers() {
+    if !is_root() || !have("unshare") {
+        return skip("needs root and unshare");
+    }
+    if !can_walk() {
+        return;
+    }
+    let mut launches = vec![
+        Victim::of("everything").as_user(NOBODY),
+        Victim::of("everything").in_new(Namespace::Pid),
+        Victim::of("everything").in_new(Namespace::Mount),
+        Victim::of("outsider"),
+        Victim::of("inheritor"),
+        Victim::of("parent").arg("3").arg("2"),
+    ];
+    launches.extend((0..4).map(|_| Victim::of_c("everything")));
+    let victims: Vec<_> = launches.into_iter().map(VictimLaunch::start).collect();
+    let pids: Vec<u32> = victims.iter().map(Victim::pid).collect();
+    let probe = Probe::new().unwrap();
+    let all = |depth| {
+        let snapshots = probe.snapshots(&pids, options(depth)).into_iter();
+        let documents = snapshots.map(|one| without_links(document(&one.unwrap())));
+        documents.collect::<Vec<_>>()
+    };
+    for tries_left in (0..5).rev() {
+        let (by_kernel, in_full) = (all(Depth::Kernel), all(Depth::Full));
+        assert!(by_kernel.iter().all(|one| one["tier"] == "kernel"));
+        let strip =
+            |all: Vec<Value>| -> Vec<_> { all.into_iter().map(without_the_moment).collect() };
+        let (by_kernel, in_full) = (strip(by_kernel), strip(in_full));
+        // What the victims inherited is held for a moment by each process that the tests start.
+        if tries_left > 0 && by_kernel != in_full {
+            continue;
+        }
+        for (by_kernel, in_full) in by_kernel.iter().zip(&in_full) {
+            assert_eq!(by_kernel, in_full);
+        }
+        break;
+    }
+    victims.into_iter().for_each(Victim::finish);
+}
+
+/// Starts programs that have 200 numbers from beginning to end, one after the other.
+const COMING_AND_GOING: &str = "
+import os
+null = os.open('/dev/null', os.O_RDONLY)
+for number in range(100, 300): os.dup2(null, number, inheritable=True)
+print('ready', flush=True)
+while True: os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)
+";
+
+#[test]
+fn a_process_that_ends_during_the_walk_is_whole_or_missing() {
+    if !can_walk() {
+        return;
+    }
+    let Some(holder) = python(COMING_AND_GOING) else {
+        return;
+    };
+    let probe = Probe::new().unwrap();
+    let no_peers = Options {
+        peers: false,
+        ..options(Depth::Kernel)
+    };
+    let mut seen = 0;
+    // Until some of them were met.
+    for _ in 0..100 {
+        let mut pids = probe.pids().unwrap();
+        // Those that start meanwhile: the last number that the kernel gave is in this file.
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap();
+        let newest: u32 = load.split_whitespace().last().unwrap().parse().unwrap();
+        pids.extend(newest + 1..newest + 64);
+        for snapshot in probe.snapshots(&pids, no_peers).into_iter().flatten() {
+            // Others on this host start that program, too.
+            let process = &snapshot.process;
+            if process.comm.as_bytes() != b"true" || process.ppid != Some(holder.pid()) {
+                continue;
+            }
+            let fds = snapshot.fds.unwrap_or_default();
+            let kept = fds.iter().filter(|entry| (100..300).contains(&entry.fd));
+            assert_eq!(kept.count(), 200, "{:?}", snapshot.tier);
+            seen += u32::from(snapshot.tier == Tier::Kernel);
+        }
+        if seen >= 5 {
+            return;
+        }
+    }
+    skip("no program was met while it ran");
 }
 
 /// Without the capabilities, the full tier answers, whatever was asked for.

@@ -16,12 +16,14 @@ mod limit;
 mod mkfds;
 mod netns;
 mod nobody;
+mod open_files;
 mod own;
 mod radar;
 mod reuse;
 mod select_use;
 mod verify;
 mod watcher;
+mod workload;
 
 /// A snapshot as the command takes it.
 pub(crate) fn look(pid: u32) -> Snapshot {

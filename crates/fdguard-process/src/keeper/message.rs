@@ -305,6 +305,17 @@ fn words(bytes: &[u8]) -> Option<[u64; WORDS]> {
     Some(words)
 }
 
+/// Decodes any message, for the fuzz target: what is understood is encoded as it was, or shorter.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_message(bytes: &[u8]) {
+    if let Some(message) = FromKeeper::decode(bytes) {
+        assert_eq!(FromKeeper::decode(&message.encode()), Some(message));
+    }
+    if let Some(message) = ToKeeper::decode(bytes) {
+        assert_eq!(ToKeeper::decode(&message.encode()), Some(message));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

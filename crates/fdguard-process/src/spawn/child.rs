@@ -89,9 +89,7 @@ fn attempt(
         rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
             .map_err(SpawnFailure::at(Step::Terminal))?;
     }
-    // Marked, not closed: `errors` must stay open until the exec.
-    let beyond = prepared.beyond.unsigned_abs();
-    sys::close_range(beyond, u32::MAX, true).map_err(SpawnFailure::at(Step::CloseRange))?;
+    close_others(errors, prepared.beyond).map_err(SpawnFailure::at(Step::CloseRange))?;
     let limited = prepared.wanted.put(None, enforced);
     limited.map_err(SpawnFailure::at(Step::Limit))?;
     if let Some(soft) = prepared.soft_limit {
@@ -102,6 +100,21 @@ fn attempt(
     }
     sys::block_signals(sys::NO_SIGNALS);
     Ok(exec(prepared))
+}
+
+/// Leaves nothing open from this number on after the exec. `errors` must stay open until then, so
+/// the rest is marked, not closed.
+fn close_others(errors: &mut c_int, beyond: c_int) -> Result<(), Errno> {
+    let first = beyond.unsigned_abs();
+    match sys::close_range(first, u32::MAX, true) {
+        // Linux 5.9 and 5.10 cannot mark: `errors` becomes the first, and the rest is closed now.
+        Err(Errno::INVAL) => {
+            sys::copy_to_marked(*errors, beyond)?;
+            *errors = beyond;
+            sys::close_range(first + 1, u32::MAX, false)
+        }
+        result => result,
+    }
 }
 
 /// Moves every descriptor to its number. Sources at a number that is another's target are moved out

@@ -32,6 +32,8 @@ mod tests;
 pub use accept::Listener;
 pub use check::{CheckInputs, HealthCheck, HeartbeatPipe};
 pub use command::CommandContext;
+#[cfg(feature = "fuzzing")]
+pub use response::fuzz_response;
 pub use series::{HealthChange, HealthState, Timing};
 pub use spec::{BodyPattern, CheckSpec, Kind, Page};
 pub use target::Endpoint;

@@ -161,6 +161,19 @@ fn chunk_length(line: &[u8]) -> Option<usize> {
     usize::from_str_radix(text, 16).ok().filter(|_| plain)
 }
 
+/// Reads any bytes, for the fuzz target: what is complete stays the same, whatever follows.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_response(bytes: &[u8]) {
+    for with_body in [false, true] {
+        assert_ne!(read(bytes, true, with_body), Progress::More);
+        let half = bytes.get(..bytes.len() / 2).unwrap_or_default();
+        if let Progress::Done(response) = read(half, false, with_body) {
+            assert!(response.status >= 100 && response.body.len() <= BODY);
+            assert_eq!(read(bytes, false, with_body), Progress::Done(response));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -19,6 +19,8 @@ mod server_tests;
 mod tests;
 
 pub use fdguard_core::bearer::BearerToken;
+#[cfg(feature = "fuzzing")]
+pub use request::fuzz_request;
 pub use server::MetricsServer;
 pub use state::{
     HostMetrics, MetricsState, ProcessMetrics, ServiceMetrics, SupervisorMetrics, TargetMetrics,

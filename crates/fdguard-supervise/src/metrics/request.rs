@@ -185,6 +185,20 @@ fn respond(status: &str, kind: &str, body: &str, with_body: bool) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
+/// Reads any bytes, for the fuzz target: a whole head stays the same, whatever follows.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_request(bytes: &[u8]) {
+    let half = bytes.get(..bytes.len() / 2).unwrap_or_default();
+    let head = read(half);
+    if let Head::Whole(request) = &head {
+        assert!(request.path.starts_with('/'));
+        let foreign = SocketAddr::from(([192, 0, 2, 1], 80));
+        assert!(is_for(request, foreign));
+        assert!(is_for(request, SocketAddr::from(([127, 0, 0, 1], 80))) || request.host.is_some());
+        assert_eq!(read(bytes), head);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

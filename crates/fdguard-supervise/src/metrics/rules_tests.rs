@@ -53,12 +53,10 @@ fn rules_are_yaml_of_the_right_shape() {
         \x20   assert isinstance(rule['expr'], str), rule\n\
         \x20   assert set(rule) <= {'alert', 'record', 'expr', 'for', 'labels', 'annotations'}, rule\n\
         \x20   assert 'record' in rule or rule['annotations']['summary'], rule\n";
-    let can = Command::new("python3").args(["-c", "import yaml"]).output();
-    if !can.is_ok_and(|output| output.status.success()) {
-        testkit::skip("no python3 with yaml: the rules were not read");
+    let Some(python) = testkit::software("venv/bin/python") else {
         return;
-    }
-    let output = Command::new("python3")
+    };
+    let output = Command::new(python)
         .args(["-c", script])
         .arg(path())
         .output()

@@ -293,3 +293,20 @@ impl ServiceOutput {
         heard(piece.strip_suffix(b"\n").unwrap_or(piece));
     }
 }
+
+/// Splits any bytes into lines, for the fuzz target: nothing is lost, in whatever pieces they come.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_output(bytes: &[u8]) {
+    let (mut splitter, mut joined) = (Splitter::default(), Vec::new());
+    for piece in bytes.chunks(7) {
+        splitter.feed(piece, |line| {
+            let _is_forged = forgery::is_event(line);
+            joined.extend_from_slice(line);
+        });
+    }
+    splitter.finish(|line| joined.extend_from_slice(line));
+    assert_eq!(
+        joined.strip_prefix(bytes).map(<[u8]>::len),
+        Some(joined.len() - bytes.len())
+    );
+}

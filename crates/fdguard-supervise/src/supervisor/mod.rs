@@ -146,10 +146,10 @@ impl<'p> Supervisor<'p> {
         // mark.
         let _refused = adopt_orphans_of_trees();
         let sink = EventSink::new(launch.settings.form, launch.stderr);
-        let reserve = Reserve::new(Reserve::FOR_A_START + 4)
-            .map_err(|error| StartRefusal::machine("cannot reserve descriptors", &error))?;
         let null = crate::drain::null()
             .map_err(|error| StartRefusal::machine("cannot open /dev/null", &error))?;
+        let reserve = Reserve::new(Reserve::FOR_A_START + 4)
+            .map_err(|error| StartRefusal::machine("cannot reserve descriptors", &error))?;
         let pages = pages::open(&launch.settings).map_err(|message| StartRefusal {
             message,
             hint: "use another port, or port 0 for any free port".to_owned(),

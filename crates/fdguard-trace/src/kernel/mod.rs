@@ -6,11 +6,14 @@
 
 mod calls;
 mod fd_table;
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
 mod gaps;
+mod go_creators;
 mod mount_path;
 mod proc_fds;
 mod process;
-mod python;
+pub(crate) mod python;
 mod reader;
 mod records;
 mod return_place;
@@ -31,6 +34,10 @@ use fdguard_core::event::CollectedEvents;
 use fdguard_core::{Gap, TraceKey};
 use fdguard_kernel::{KernelTracer, LoadRefusal, TracerScope};
 
+#[cfg(feature = "fuzzing")]
+pub use self::fuzzing::{fuzz_machine_code, fuzz_program};
+#[cfg(feature = "fuzzing")]
+pub use self::python::fuzz_captured_code;
 use self::reader::{DrainThread, KernelReader};
 use self::shared::KernelTrace;
 pub(crate) use self::stack_store::StackStore;

@@ -33,6 +33,10 @@ pub(super) struct RecordedProcess {
     pub(super) is_launching: bool,
     /// It has, or had, more than one thread.
     pub(super) has_threads: bool,
+    /// The last child that each thread forked, until the call has returned.
+    pub(super) forks: HashMap<u32, u32>,
+    /// Its children, by the numbers that it knows them by.
+    pub(super) children: HashMap<u32, u32>,
     /// Events of threads that have a table of their own.
     pub(super) foreign: u64,
     pub(super) unseen_opens: u64,
@@ -57,6 +61,8 @@ impl RecordedProcess {
             is_attached: false,
             is_launching: false,
             has_threads: false,
+            forks: HashMap::new(),
+            children: HashMap::new(),
             foreign: 0,
             unseen_opens: 0,
             unseen_closes: 0,
@@ -136,6 +142,14 @@ impl RecordedProcess {
         if is_counted {
             self.lost_events += count;
         }
+    }
+
+    /// The stacks on their way that its events wait for.
+    pub(super) fn pending(&self, stacks: &StackStore) -> Vec<u32> {
+        let numbers = self.waiting.iter().map(|record| record.stack);
+        numbers
+            .filter(|number| *number != 0 && stacks.is_pending(*number))
+            .collect()
     }
 
     /// Takes what has happened, up to the first event whose stack is on its way. At the end nothing

@@ -17,9 +17,6 @@ const LONGEST: Duration = Duration::from_millis(16);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// If this many events came at once, the buffer is read twice as often.
 const BUSY: usize = 4096;
-/// How long the stacks of an ended process are waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// Reads until it is dropped.
 #[derive(Debug)]
 pub(super) struct DrainThread {
@@ -74,8 +71,11 @@ impl KernelReader {
 impl EventReader for KernelReader {
     fn drain(&mut self, _now: u64, is_end: bool) -> io::Result<DrainedEvents> {
         if is_end {
-            self.trace.drain();
-            self.trace.wait_for_stacks(PATIENCE);
+            // If its end was reported, so was all before it. Thousands may end at once.
+            if !self.trace.records().is_over(self.key) {
+                self.trace.drain();
+            }
+            self.trace.wait_for_stacks(self.key);
         }
         let drained = self.trace.take_events(self.key, is_end);
         drained.ok_or_else(|| io::ErrorKind::NotFound.into())

@@ -2,6 +2,7 @@
 //! process. Pure: `/proc` is read elsewhere.
 
 mod changes;
+mod children;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -196,6 +197,7 @@ impl KernelRecords {
         let Some(parent) = self.current(event.pid) else {
             return;
         };
+        self.note_fork(event, child);
         if child_table == event.table {
             self.end(child);
             let key = self.key(child, event.at);
@@ -383,6 +385,12 @@ impl KernelRecords {
     ) -> Option<DrainedEvents> {
         let process = self.processes.get_mut(&key)?;
         Some(process.drain(stacks, is_end))
+    }
+
+    /// The stacks on their way that events of a program wait for.
+    pub(super) fn pending(&self, key: TraceKey, stacks: &StackStore) -> Vec<u32> {
+        let process = self.processes.get(&key);
+        process.map_or_else(Vec::new, |process| process.pending(stacks))
     }
 
     /// What a program holds, or held at its end.

@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fdguard_core::{Gap, TraceKey};
-use fdguard_kernel::{CapturedStack, KernelEvent, KernelTracer, LostCounts, Occurrence, StackMode};
+use fdguard_kernel::{
+    CapturedStack, GoProbe, KernelEvent, KernelTracer, LostCounts, Occurrence, StackMode,
+};
 use fdguard_proc::process;
 
+use super::go_creators::GoCreators;
 use super::proc_fds::open_fds;
 use super::python::PythonFile;
 use super::records::{KernelRecords, ProcessChange};
@@ -27,6 +31,9 @@ const OLD: u64 = 2_000_000_000;
 /// Comparisons take at most this part of the time.
 const SHARE: u32 = 20;
 
+/// How long the stacks of ended programs are waited for, besides this part of the time.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE_SHARE: u32 = 10;
 /// How long the last stacks may take.
 const UNWINDING: Duration = Duration::from_secs(10);
 /// The most stacks that wait for their first event.
@@ -41,6 +48,9 @@ pub(super) struct KernelTrace {
     stacks: Arc<StackStore>,
     unwinding: Mutex<Option<UnwindThread>>,
     failures: Arc<Mutex<UnwindFailures>>,
+    began: Instant,
+    /// The nanoseconds that were spent waiting for the stacks of ended programs.
+    waited: AtomicU64,
 }
 
 /// The tracer while it is loaded.
@@ -54,6 +64,22 @@ struct Reading {
     unlisted: BTreeSet<u32>,
     /// When to compare tables again.
     next_check: Option<Instant>,
+    creators: GoCreators,
+    /// Processes that opened on goroutines whose creators have to be known.
+    needing: BTreeSet<u32>,
+}
+
+impl Reading {
+    /// Sees only goroutines whose creators are of use.
+    fn relieve(&mut self) {
+        let Some(tracer) = &mut self.tracer else {
+            return;
+        };
+        for pid in std::mem::take(&mut self.needing) {
+            self.creators.need(pid, tracer);
+        }
+        self.creators.relieve(tracer);
+    }
 }
 
 impl KernelTrace {
@@ -65,11 +91,15 @@ impl KernelTrace {
                 arrived: HashMap::new(),
                 unlisted: BTreeSet::new(),
                 next_check: None,
+                creators: GoCreators::default(),
+                needing: BTreeSet::new(),
             }),
             records: Mutex::new(KernelRecords::new(std::process::id())),
             stacks: Arc::default(),
             unwinding: Mutex::new(None),
             failures: Arc::default(),
+            began: Instant::now(),
+            waited: AtomicU64::new(0),
         }
     }
 
@@ -93,7 +123,7 @@ impl KernelTrace {
 
     /// Tells the kernel what the unwinder has found out.
     fn learn(&self, lesson: KernelLesson<'_>) {
-        let mut reading = lock(&self.reading);
+        let reading = &mut *lock(&self.reading);
         let Some(tracer) = &mut reading.tracer else {
             return;
         };
@@ -103,15 +133,23 @@ impl KernelTrace {
         {
             return;
         }
+        let creators = &mut reading.creators;
         // Without it, stacks are copied more often than necessary.
         drop(match lesson {
             KernelLesson::Stack(number, slots) => tracer.remember(number, slots),
             KernelLesson::Mode(pid, mode) => tracer.follow(pid, mode),
             KernelLesson::Go(pid, program) => {
-                if let Some((layout, _)) = program.probe {
-                    drop(tracer.follow_go(pid, layout));
+                let probe = self.probe(tracer, program);
+                if let Some(probe) = probe {
+                    creators.add(pid, probe);
                 }
-                self.probe(tracer, program);
+                match program.probe {
+                    Some((layout, _)) => tracer.follow_go(pid, layout, probe),
+                    None => Ok(()),
+                }
+            }
+            KernelLesson::Creators(pid) => {
+                creators.need(pid, tracer);
                 Ok(())
             }
             KernelLesson::Python(pid, found) => {
@@ -130,20 +168,23 @@ impl KernelTrace {
         }
     }
 
-    fn probe(&self, tracer: &mut KernelTracer, program: &GoProgram) {
-        let reason = match program.probe {
-            None => Some(format!(
+    fn probe(&self, tracer: &mut KernelTracer, program: &GoProgram) -> Option<GoProbe> {
+        let probed = match program.probe {
+            None => Err(format!(
                 "its goroutines are not known ({})",
                 program.version
             )),
-            Some((layout, offset)) => {
-                let probed = tracer.probe_go(&program.file, offset, layout);
-                probed
-                    .err()
-                    .map(|error| format!("the kernel does not allow it ({error})"))
-            }
+            Some((layout, offset)) => tracer
+                .probe_go(&program.file, offset, layout)
+                .map_err(|error| format!("the kernel does not allow it ({error})")),
         };
-        lock(&self.failures).unprobed.extend(reason);
+        match probed {
+            Ok(probe) => Some(probe),
+            Err(reason) => {
+                lock(&self.failures).unprobed.insert(reason);
+                None
+            }
+        }
     }
 
     /// The kernel recognises the Python in this file from now on.
@@ -234,6 +275,9 @@ impl KernelTrace {
             }
             return;
         }
+        if reading.creators.has(event.pid) && self.stacks.needs_creators(event.stack) {
+            reading.needing.insert(event.pid);
+        }
         let stack = reading.arrived.remove(&event.stack);
         if let Some(stack) = &stack {
             self.stacks.expect(stack.number);
@@ -269,7 +313,8 @@ impl KernelTrace {
                     name(records, key);
                 }
                 ProcessChange::Executed(key) => name(records, key),
-                ProcessChange::Forked { .. } | ProcessChange::Over(_) => {}
+                ProcessChange::Over(key) => reading.creators.forget(key.pid),
+                ProcessChange::Forked { .. } => {}
             }
             self.send(UnwindTask::Change(change));
         }
@@ -282,6 +327,7 @@ impl KernelTrace {
         if reading.next_check.is_some_and(|next| began < next) {
             return;
         }
+        reading.relieve();
         let now = monotonic();
         let due = self
             .records()
@@ -322,9 +368,20 @@ impl KernelTrace {
         }
     }
 
-    /// Waits until every stack was unwound, at most this long.
-    pub(super) fn wait_for_stacks(&self, patience: Duration) {
-        self.stacks.wait(patience);
+    /// Waits until the stacks of an ended program were unwound. On a host where thousands end, all
+    /// these waits together are a small part of the time.
+    pub(super) fn wait_for_stacks(&self, key: TraceKey) {
+        let pending = self.records().pending(key, &self.stacks);
+        if pending.is_empty() {
+            return;
+        }
+        let began = Instant::now();
+        let waited = Duration::from_nanos(self.waited.load(Ordering::Relaxed));
+        let most = PATIENCE + self.began.elapsed() / PATIENCE_SHARE;
+        self.stacks
+            .wait_for(&pending, most.saturating_sub(waited).min(PATIENCE));
+        let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.waited.fetch_add(spent, Ordering::Relaxed);
     }
 
     pub(super) fn take_events(&self, key: TraceKey, is_end: bool) -> Option<DrainedEvents> {

@@ -1,7 +1,7 @@
 //! The stacks of a kernel trace, by the number that the kernel gave them. They arrive as copied
 //! memory and are unwound on another thread, so a stack may not be there yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,8 @@ use crate::table::RawFrame;
 pub(crate) struct StackStore {
     stacks: Mutex<HashMap<u32, StackEntry>>,
     changed: Condvar,
+    /// Stacks of goroutines that lead to the program's own code only through their creators.
+    created: Mutex<HashSet<u32>>,
 }
 
 #[derive(Debug)]
@@ -35,6 +37,18 @@ impl StackStore {
         self.changed.notify_all();
     }
 
+    /// Without its creators this stack does not lead to the program's own code.
+    pub(super) fn note_creators_needed(&self, number: u32) {
+        let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        created.insert(number);
+    }
+
+    /// Whether that was noted.
+    pub(super) fn needs_creators(&self, number: u32) -> bool {
+        let created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        created.contains(&number)
+    }
+
     /// Whether a stack is on its way: what refers to it should wait.
     pub(super) fn is_pending(&self, number: u32) -> bool {
         matches!(self.lock().get(&number), Some(StackEntry::Pending))
@@ -42,10 +56,28 @@ impl StackStore {
 
     /// Waits until no stack is on its way, at most this long.
     pub(super) fn wait(&self, patience: Duration) {
+        let is_pending = |one: &StackEntry| matches!(one, StackEntry::Pending);
+        self.wait_while(patience, |stacks| stacks.values().any(is_pending));
+    }
+
+    /// Waits until these are unwound, at most this long.
+    pub(super) fn wait_for(&self, numbers: &[u32], patience: Duration) {
+        let is_pending = |stacks: &HashMap<u32, StackEntry>, number: &u32| {
+            matches!(stacks.get(number), Some(StackEntry::Pending))
+        };
+        self.wait_while(patience, |stacks| {
+            numbers.iter().any(|number| is_pending(stacks, number))
+        });
+    }
+
+    fn wait_while(
+        &self,
+        patience: Duration,
+        is_pending: impl Fn(&HashMap<u32, StackEntry>) -> bool,
+    ) {
         let deadline = Instant::now() + patience;
         let mut stacks = self.lock();
-        let is_pending = |one: &StackEntry| matches!(one, StackEntry::Pending);
-        while stacks.values().any(is_pending) {
+        while is_pending(&stacks) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -86,6 +118,7 @@ mod tests {
         assert!(began.elapsed() >= Duration::from_millis(20));
         let other = Arc::clone(&store);
         let unwinder = std::thread::spawn(move || other.insert(7, vec![RawFrame::Unknown(1)]));
+        store.wait_for(&[7, 8], Duration::from_secs(60));
         store.wait(Duration::from_secs(60));
         assert_eq!(store.frames(7), [RawFrame::Unknown(1)]);
         assert!(store.frames(8).is_empty());

@@ -11,12 +11,14 @@ use fdguard_core::TraceKey;
 use fdguard_kernel::{CapturedCode, CapturedStack, Goroutine, MappedFile, StackMode, StackSlot};
 use fdguard_wire::python::PythonRefusal;
 
+use super::go_creators;
 use super::python::{self, FoundPython, PythonProcesses};
 use super::records::ProcessChange;
 use super::stack_mode::StackModes;
 use super::stack_store::StackStore;
-use super::unwinder::{ProcessUnwinder, UnwindFiles};
+use super::unwinder::{ProcessUnwinder, UnwindFiles, UnwoundStack};
 use crate::go::{GoProgram, GoPrograms};
+use crate::symbol::Symbols;
 
 /// What there is to do, in the order of the events.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub(super) enum KernelLesson<'a> {
     Go(u32, &'a GoProgram),
     /// A process runs this Python.
     Python(u32, &'a FoundPython),
+    /// A process opens on goroutines whose creators have to be known.
+    Creators(u32),
 }
 
 /// What could not be found.
@@ -126,6 +130,7 @@ fn work(
     let mut modes = StackModes::default();
     let mut go = GoPrograms::default();
     let mut pythons = PythonProcesses::default();
+    let mut symbols = Symbols::new();
     let mut programs: HashMap<TraceKey, ProcessUnwinder> = HashMap::new();
     for task in tasks {
         match task {
@@ -164,8 +169,7 @@ fn work(
                 stacks.insert(stack.number, frames);
             }
             UnwindTask::Mapped(key, file) => {
-                let program = programs.entry(key);
-                let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
+                let program = program_of(&mut programs, key);
                 let is_python = python::is_library(&file.path);
                 program.report(*file);
                 if is_python {
@@ -173,12 +177,22 @@ fn work(
                 }
             }
             UnwindTask::Stack(key, stack) => {
-                let program = programs.entry(key);
-                let program = program.or_insert_with(|| ProcessUnwinder::new(key.pid));
-                unwind(program, &stack, &mut files, (stacks, failures), learn);
+                let program = program_of(&mut programs, key);
+                let unwound = program.unwind(&stack, &mut files);
+                let unwound = judge(unwound, &stack, &mut symbols);
+                hand_out(unwound, &stack, (program, failures), stacks, learn);
             }
         }
     }
+}
+
+/// What a program has mapped.
+fn program_of(
+    programs: &mut HashMap<TraceKey, ProcessUnwinder>,
+    key: TraceKey,
+) -> &mut ProcessUnwinder {
+    let program = programs.entry(key);
+    program.or_insert_with(|| ProcessUnwinder::new(key.pid))
 }
 
 /// Recognises the Python that a process runs, if it does.
@@ -204,18 +218,47 @@ fn lock(failures: &Mutex<UnwindFailures>) -> MutexGuard<'_, UnwindFailures> {
     failures.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unwind(
-    program: &mut ProcessUnwinder,
+/// Finds out whether only the creators of its goroutine lead to the program's own code. Otherwise
+/// the stack ends with the `go` statement: it is the same whether creators are seen at the time or
+/// not.
+fn judge(mut unwound: UnwoundStack, stack: &CapturedStack, symbols: &mut Symbols) -> UnwoundStack {
+    unwound.needs_creators = go_creators::needs_creators(stack, &unwound.frames, symbols);
+    if !unwound.needs_creators {
+        let length = go_creators::first_statement(&unwound.frames).len();
+        unwound.frames.truncate(length);
+    }
+    unwound
+}
+
+/// Gives a stack to those who wait for it, notes what is missing, and configures the kernel for
+/// what follows.
+fn hand_out(
+    unwound: UnwoundStack,
     stack: &CapturedStack,
-    files: &mut UnwindFiles,
-    (stacks, failures): (&StackStore, &Mutex<UnwindFailures>),
+    (program, failures): (&ProcessUnwinder, &Mutex<UnwindFailures>),
+    stacks: &StackStore,
     learn: &dyn Fn(KernelLesson<'_>),
 ) {
-    let unwound = program.unwind(stack, files);
+    note_failures(program, &unwound, stack, failures);
+    if unwound.needs_creators {
+        stacks.note_creators_needed(stack.number);
+        learn(KernelLesson::Creators(stack.pid));
+    }
+    if unwound.is_repeatable {
+        learn(KernelLesson::Stack(stack.number, &unwound.slots));
+    }
+    stacks.insert(stack.number, unwound.frames);
+}
+
+fn note_failures(
+    program: &ProcessUnwinder,
+    unwound: &UnwoundStack,
+    stack: &CapturedStack,
+    failures: &Mutex<UnwindFailures>,
+) {
     let unreadable = program.files().unreadable();
-    // The first is the runtime's own.
-    let is_uncreated = |it: &Goroutine| it.id > 1 && it.creator.is_empty();
-    let is_uncreated = stack.goroutine.as_ref().is_some_and(is_uncreated);
+    let has_none = |it: &Goroutine| it.creator.is_empty();
+    let is_uncreated = unwound.needs_creators && stack.goroutine.as_ref().is_some_and(has_none);
     if unwound.is_unknown || !unreadable.is_empty() || is_uncreated {
         let mut failures = lock(failures);
         failures.unknown += u64::from(unwound.is_nameless());
@@ -223,8 +266,4 @@ fn unwind(
         let unreadable = unreadable.into_iter().map(|path| (path, stack.pid));
         failures.unreadable.extend(unreadable);
     }
-    if unwound.is_repeatable {
-        learn(KernelLesson::Stack(stack.number, &unwound.slots));
-    }
-    stacks.insert(stack.number, unwound.frames);
 }

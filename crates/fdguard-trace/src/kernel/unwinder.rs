@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fdguard_kernel::{CapturedStack, MappedFile, StackSlot};
+use fdguard_kernel::{CapturedStack, Goroutine, MappedFile, StackSlot};
 use fdguard_proc::maps::{regions, unescaped};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
@@ -67,6 +67,8 @@ pub(super) struct UnwoundStack {
     pub(super) is_repeatable: bool,
     /// Whether some code was found in no file.
     pub(super) is_unknown: bool,
+    /// Whether it leads to the program's own code only through the creators of its goroutine.
+    pub(super) needs_creators: bool,
 }
 
 impl UnwoundStack {
@@ -264,12 +266,7 @@ impl ProcessUnwinder {
         let Some(goroutine) = stack.goroutine.as_ref().filter(|it| it.id != 1) else {
             return;
         };
-        let alone = [0, goroutine.created_at];
-        let creators = match goroutine.creator.is_empty() {
-            true if goroutine.created_at != 0 => &alone[..],
-            _ => &goroutine.creator,
-        };
-        for address in creators {
+        for address in &creators(goroutine) {
             let frame = match address {
                 0 => Some(RawFrame::Creator),
                 address => self.frame(address.saturating_sub(1)),
@@ -397,6 +394,21 @@ impl ProcessUnwinder {
     }
 }
 
+/// The addresses of the creators, with a zero before each. They begin with the `go` statement,
+/// whether the creation was seen or not: what the runtime did before it stopped is left out.
+fn creators(goroutine: &Goroutine) -> Vec<u64> {
+    let statement = goroutine.created_at;
+    let mut creators = goroutine.creator.clone();
+    if creators.is_empty() && statement != 0 {
+        return vec![0, statement];
+    }
+    let nearest = creators.iter().skip(1).take_while(|address| **address != 0);
+    if let Some(before) = nearest.copied().position(|address| address == statement) {
+        creators.drain(1..=before);
+    }
+    creators
+}
+
 impl std::fmt::Debug for ProcessUnwinder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = self.modules.iter().map(|one| Path::new(&one.file));
@@ -404,5 +416,27 @@ impl std::fmt::Debug for ProcessUnwinder {
             .field("pid", &self.pid)
             .field("modules", &names.collect::<Vec<_>>())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_kernel::Goroutine;
+
+    use super::creators;
+
+    #[test]
+    fn creators_begin_with_the_go_statement() {
+        let of = |creator: &[u64]| {
+            creators(&Goroutine {
+                id: 7,
+                created_at: 5,
+                creator: creator.to_vec(),
+            })
+        };
+        assert_eq!(of(&[]), [0, 5]);
+        assert_eq!(of(&[0, 4, 5, 6, 0, 4, 9]), [0, 5, 6, 0, 4, 9]);
+        assert_eq!(of(&[0, 5, 6]), [0, 5, 6]);
+        assert_eq!(of(&[0, 4, 6, 0, 5]), [0, 4, 6, 0, 5]);
     }
 }

@@ -6,16 +6,6 @@ mod port;
 mod session;
 mod websocket;
 
-/// Reads bytes as answers of an inspector, as if they came from one, for the fuzzer; returns how
-/// many of them an answer and a frame take.
-#[doc(hidden)]
-#[must_use]
-pub fn parse_inspector_bytes(bytes: &[u8]) -> [Option<usize>; 2] {
-    let answer = websocket::HttpAnswer::parse(bytes).ok().flatten();
-    let frame = websocket::ServerFrame::parse(bytes).ok().flatten();
-    [answer.map(|one| one.length), frame.map(|one| one.length)]
-}
-
 use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -295,6 +285,24 @@ fn expression(leaver: Leaver) -> String {
          }})(process.getBuiltinModule || require)\n\
          //# sourceURL={SCRIPT}\n"
     )
+}
+
+/// Reads any bytes as answers of an inspector, for the fuzz target: what is whole is the same
+/// without what follows it. The bytes are also read as Node's options.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_inspector(bytes: &[u8]) {
+    let lengths = |bytes: &[u8]| {
+        let answer = websocket::HttpAnswer::parse(bytes).ok().flatten();
+        let frame = websocket::ServerFrame::parse(bytes).ok().flatten();
+        [answer.map(|one| one.length), frame.map(|one| one.length)]
+    };
+    for length in lengths(bytes).into_iter().flatten() {
+        assert!(length <= bytes.len());
+        let whole = bytes.get(..length).unwrap_or_default();
+        assert!(lengths(whole).contains(&Some(length)));
+    }
+    let _options = NodeOptions::parse(cmdline::arguments(bytes), bytes);
+    let _code = code(bytes);
 }
 
 #[cfg(test)]

@@ -98,15 +98,51 @@ fn programs_of_another_c_library_start() {
     starts_by_every_way(&program, BlindReason::OtherLoader);
 }
 
+/// They interpose the same functions, with state of their own.
+#[test]
+fn programs_with_a_thread_sanitizer_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = built(dir.path(), "gcc", &["-O1", "-fsanitize=thread"]) else {
+        testkit::skip("no gcc with a thread sanitizer");
+        return;
+    };
+    starts_by_every_way(&program, BlindReason::Sanitizer);
+}
+
 /// Regression: they did not start, because the sanitizer must be loaded first.
 #[test]
-fn programs_with_a_sanitizer_start() {
+fn programs_with_an_address_sanitizer_keep_the_library() {
     let dir = tempfile::tempdir().unwrap();
     let Some(program) = built(dir.path(), "gcc", &["-O1", "-fsanitize=address"]) else {
         testkit::skip("no gcc with an address sanitizer");
         return;
     };
-    starts_by_every_way(&program, BlindReason::Sanitizer);
+    let becomes = testkit::c_variant("becomes", "O1", &["-O1", "-g"]).unwrap();
+    assert_eq!(
+        TracedProgram::find(program.as_os_str()).unwrap().blind,
+        None
+    );
+    let program = program.to_str().unwrap();
+    for way in WAYS {
+        let (said, gaps) = traced(&[becomes.to_str().unwrap(), way, program]);
+        assert_eq!(
+            text(&said.stdout),
+            "7 f with\n",
+            "{way}: {}",
+            text(&said.stderr)
+        );
+        assert!(gaps.is_empty(), "{way}: {gaps:?}");
+    }
+    // Without the option it could not start, so it starts without the library.
+    let script = format!("unset ASAN_OPTIONS; {program} x");
+    let (said, gaps) = traced(&["sh", "-c", &script]);
+    assert_eq!(
+        text(&said.stdout),
+        "2 x without\n",
+        "{}",
+        text(&said.stderr)
+    );
+    assert_eq!(gaps, [BlindReason::Sanitizer.why()]);
 }
 
 #[test]

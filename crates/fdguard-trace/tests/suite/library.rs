@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use fdguard_trace::{BlindReason, TracedProgram};
-use object::{Object as _, ObjectSymbol as _};
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object as _, ObjectSymbol as _};
 
 use super::run::victim;
 
@@ -13,7 +14,6 @@ use super::run::victim;
 const IMPORTS: &[&str] = &[
     "__errno_location",
     "bcmp",
-    "dlsym",
     "environ",
     "getenv",
     "memcpy",
@@ -21,12 +21,15 @@ const IMPORTS: &[&str] = &[
     "memset",
     "strlen",
 ];
-/// Every shared object offers these to the linker, and none needs them.
+/// It starts without these: every shared object offers the first four to the linker, and programs
+/// of glibc before 2.34 have `dlsym` only if they load libdl.
 const WEAK: &[&str] = &[
     "_ITM_deregisterTMCloneTable",
     "_ITM_registerTMCloneTable",
     "__cxa_finalize",
     "__gmon_start__",
+    "dl_iterate_phdr",
+    "dlsym",
 ];
 
 /// Every name that it interposes.
@@ -214,6 +217,13 @@ fn it_needs_no_library_and_a_handful_of_functions() {
             .collect();
         let more: Vec<&String> = asked.difference(&allowed).collect();
         assert!(more.is_empty(), "{more:?}");
+        for symbol in file
+            .dynamic_symbols()
+            .filter(object::ObjectSymbol::is_undefined)
+        {
+            let name = symbol.name().unwrap();
+            assert_eq!(symbol.is_weak(), WEAK.contains(&name), "{name}");
+        }
     });
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("library.so");
@@ -224,6 +234,44 @@ fn it_needs_no_library_and_a_handful_of_functions() {
         .output()
         .unwrap();
     assert!(!String::from_utf8_lossy(&said.stdout).contains("NEEDED"));
+}
+
+/// The versions of symbols that a file needs, as `GLIBC_2.17`.
+fn version_needs(bytes: &[u8]) -> BTreeSet<String> {
+    let file = ElfFile64::<Endianness>::parse(bytes).unwrap();
+    let (endian, sections) = (file.endian(), file.elf_section_table());
+    let mut names = BTreeSet::new();
+    let Some((mut files, link)) = sections.gnu_verneed(endian, bytes).unwrap() else {
+        return names;
+    };
+    let strings = sections.strings(endian, bytes, link).unwrap();
+    while let Some((_, mut needs)) = files.next().unwrap() {
+        while let Some(need) = needs.next().unwrap() {
+            let name = need.name(endian, strings).unwrap();
+            names.insert(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    names
+}
+
+/// Whether glibc 2.17, the oldest that we support, has the symbols of a version.
+fn is_old(version: &str) -> bool {
+    let number = version.strip_prefix("GLIBC_").unwrap_or_default();
+    let parts: Vec<u32> = number.split('.').flat_map(str::parse).collect();
+    matches!(parts[..], [2, minor, ..] if minor <= 17)
+}
+
+/// Names without a version, as those of `IMPORTS`, are in every glibc since 2.2.5.
+#[test]
+fn it_needs_no_symbol_newer_than_glibc_2_17() {
+    let needs = version_needs(fdguard_trace::library());
+    let newer: Vec<&String> = needs.iter().filter(|version| !is_old(version)).collect();
+    assert!(newer.is_empty(), "{newer:?}");
+    assert!(is_old("GLIBC_2.2.5") && is_old("GLIBC_2.17"));
+    assert!(!is_old("GLIBC_2.34") && !is_old("GLIBC_PRIVATE") && !is_old("GCC_3.0"));
+    // This test was linked with a newer one: the list is read.
+    let own = std::fs::read("/proc/self/exe").unwrap();
+    assert!(version_needs(&own).contains("GLIBC_2.2.5"));
 }
 
 #[test]
@@ -249,7 +297,7 @@ fn exports() {
             .copied()
             .chain(["rust_eh_personality"])
             .chain(["fdguard_attach", "fdguard_detach", "fdguard_is_recording"])
-            .chain(["fdguard_wake_inspector"])
+            .chain(["fdguard_end_walk", "fdguard_wake_inspector", "fdguard_walk"])
             .collect();
         assert_eq!(offered, expected);
     });

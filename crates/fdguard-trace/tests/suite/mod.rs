@@ -13,3 +13,4 @@ mod python;
 mod restrained;
 mod run;
 mod starts;
+mod why;

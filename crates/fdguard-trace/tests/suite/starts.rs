@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_trace::{Options, TracedCommand};
+use testkit::wait_until;
 
 fn victim() -> PathBuf {
     let flags = ["-O2", "-g", "-fomit-frame-pointer"];
@@ -30,15 +30,6 @@ fn launch(mode: &str, file: &Path) -> TracedCommand {
     let mut words: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
     words.extend([victim().into(), mode.into(), file.into()]);
     TracedCommand::launch(&words, &Options::default()).unwrap()
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Started, waited for, zombies: for each line, by its mark.

@@ -13,7 +13,7 @@ use fdguard_core::units::{parse_duration, parse_positive_duration};
 use super::SettingsArgs;
 use super::protect::ProtectArgs;
 use super::ready::ReadyArg;
-use super::select::parse_pid;
+use super::select::{number_completer, parse_pid};
 
 /// Fail if a program, or a server under exercise, leaks descriptors.
 #[derive(Clone, Debug, Args)]
@@ -61,6 +61,10 @@ pub struct CheckArgs {
     /// Start the program with this soft descriptor limit, so that slow leaks show early.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..))]
     pub limit: Option<u64>,
+    /// Also show which object of a Python program holds what it leaves open, and what keeps it
+    /// alive.
+    #[arg(long, conflicts_with_all = ["exercise", "scenario"])]
+    pub why: bool,
     /// Exit code for findings when the program itself succeeds.
     #[arg(long, value_name = "N", default_value_t = crate::exit::FINDINGS)]
     pub error_exitcode: u8,
@@ -114,8 +118,12 @@ pub struct ExerciseArgs {
     #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "60s", value_parser = parse_positive_duration)]
     pub cycle_timeout: Duration,
     /// Check a running server: fdguard attaches to it and its children, and does not stop it.
-    #[arg(help_heading = "Exercise", short, long, value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "limit", "length"])]
+    #[arg(help_heading = "Exercise", short, long, value_name = "PID", value_parser = parse_pid, add = number_completer(), conflicts_with_all = ["command", "limit", "length"])]
     pub pid: Option<Pid>,
+    /// Do not open the inspector of a running Node program: no JavaScript lines of it, and nothing
+    /// on its stderr.
+    #[arg(help_heading = "Exercise", long, requires = "pid")]
+    pub no_inspector: bool,
 }
 
 /// What the program may leave behind.

@@ -24,7 +24,7 @@ pub struct DoctorArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Examine a recording instead of a running process.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "all", "length", "every"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "pod", "all", "length", "every"])]
     pub from: Option<PathBuf>,
     /// Time to watch the process.
     #[arg(long = "for", value_name = "TIME", default_value = "15s", value_parser = parse_positive_duration)]
@@ -37,6 +37,10 @@ pub struct DoctorArgs {
     #[cfg(feature = "trace")]
     #[arg(long, requires = "trace")]
     pub no_inspector: bool,
+    /// With --trace: also name the object of a Python program that holds each descriptor.
+    #[cfg(feature = "trace")]
+    #[arg(long, requires = "trace")]
+    pub why: bool,
     /// Sampling interval.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive_duration)]
     pub every: Duration,

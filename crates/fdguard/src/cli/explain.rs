@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fdguard_core::{Class, Pid};
 
-use super::select::parse_pid;
+use super::select::{number_completer, parse_pid};
 
 /// Find the log lines that mean descriptor exhaustion.
 #[derive(Clone, Debug, Args)]
@@ -21,7 +21,7 @@ pub struct ExplainArgs {
     #[arg(value_name = "LOG")]
     pub log: Option<PathBuf>,
     /// Also show what this process has open, with the usual causes.
-    #[arg(short, long, value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid, add = number_completer(), allow_negative_numbers = true)]
     pub pid: Option<Pid>,
     /// Use this playbook before the built-in one.
     #[arg(long, value_name = "FILE")]

@@ -23,22 +23,22 @@ const GROUPS: &[Group] = &[
     },
     Group {
         heading: "Trace and prove",
-        commands: &["trace", "check", "inspect"],
+        commands: &["trace", "why", "check", "inspect"],
     },
     Group {
         heading: "Survive",
-        commands: &["run", "unit", "drill"],
+        commands: &["run", "drill"],
     },
     Group {
         heading: "Host",
-        commands: &["host", "archive"],
+        commands: &["serve", "host"],
     },
 ];
 
 /// Listed in the complete help only.
 const OTHER: Group = Group {
     heading: "Other",
-    commands: &["completions"],
+    commands: &["unit", "fleet", "history", "archive", "completions"],
 };
 
 /// The options, by id, that `-h` shows for each command: at most five.
@@ -50,6 +50,7 @@ const SHORT: &[(&str, &[&str])] = &[
     ("doctor", &["length", "log", "output", "html", "redact"]),
     ("explain", &["pid", "class", "search", "json", "output"]),
     ("trace", &["length", "follow", "html", "json", "output"]),
+    ("why", &["wait", "json", "output"]),
     ("check", &["exercise", "ready", "allow", "json", "output"]),
     ("inspect", &["check", "heal", "watch", "json", "output"]),
     ("run", &["config", "restart", "listen", "ready", "budget"]),
@@ -59,6 +60,12 @@ const SHORT: &[(&str, &[&str])] = &[
         "host",
         &["listen", "state", "mcp", "max_sessions", "token_file"],
     ),
+    (
+        "serve",
+        &["every", "listen", "budget", "keep", "token_file"],
+    ),
+    ("fleet", &["from", "sort", "fail_on", "json", "output"]),
+    ("history", &["since", "state", "json", "output"]),
     ("archive", &["to", "wait", "follow", "json", "output"]),
 ];
 

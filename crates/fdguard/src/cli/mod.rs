@@ -13,7 +13,11 @@ mod doctor;
 #[cfg(feature = "supervise")]
 mod drill;
 mod explain;
+#[cfg(feature = "serve")]
+mod fleet;
 mod help;
+#[cfg(feature = "serve")]
+mod history;
 #[cfg(feature = "host")]
 mod host;
 #[cfg(feature = "files")]
@@ -25,12 +29,16 @@ mod ready;
 #[cfg(feature = "supervise")]
 mod run;
 mod select;
+#[cfg(feature = "serve")]
+mod serve;
 mod snap;
 mod top;
 #[cfg(feature = "trace")]
 mod trace;
 mod unit;
 mod watch;
+#[cfg(feature = "trace")]
+mod why;
 
 #[cfg(feature = "files")]
 pub use archive::ArchiveArgs;
@@ -41,6 +49,10 @@ pub use doctor::DoctorArgs;
 #[cfg(feature = "supervise")]
 pub use drill::DrillArgs;
 pub use explain::ExplainArgs;
+#[cfg(feature = "serve")]
+pub use fleet::{FleetArgs, FleetSort, FleetWhat};
+#[cfg(feature = "serve")]
+pub use history::HistoryArgs;
 #[cfg(feature = "host")]
 pub use host::{AccessArgs, BoundArgs, HostArgs, SessionArgs};
 #[cfg(feature = "files")]
@@ -51,13 +63,17 @@ pub use protect::{ProtectArgs, ProtectLevel};
 pub use ready::ReadyArg;
 #[cfg(feature = "supervise")]
 pub use run::RunArgs;
-pub use select::{SelectArgs, Selection};
+pub use select::{PodSelector, SelectArgs, Selection};
+#[cfg(feature = "serve")]
+pub use serve::{DeliveryArgs, KeepArgs, ServeArgs, ServeFleetArgs, ServeTraceArgs, WebArgs};
 pub use snap::{FailOn, SnapArgs, TierArg, ViaArg};
 pub use top::TopArgs;
 #[cfg(feature = "trace")]
 pub use trace::{OutputArgs, SourceArg, TraceArgs};
 pub use unit::{RestartArg, UnitArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
+#[cfg(feature = "trace")]
+pub use why::WhyArgs;
 
 /// Find, survive and prevent file-descriptor leaks in long-running programs.
 #[derive(Debug, Parser)]
@@ -114,6 +130,9 @@ pub enum Command {
     /// Find the line of code that opened what is still open.
     #[cfg(feature = "trace")]
     Trace(Box<TraceArgs>),
+    /// Show which object holds each descriptor, and what keeps it alive.
+    #[cfg(feature = "trace")]
+    Why(WhyArgs),
     /// Fail if a program, or a server under exercise, leaks descriptors.
     #[cfg(feature = "trace")]
     Check(Box<CheckArgs>),
@@ -136,6 +155,15 @@ pub enum Command {
     /// Serve agent sessions, cleanup and interruptible calls (HTTP, MCP).
     #[cfg(feature = "host")]
     Host(Box<HostArgs>),
+    /// Watch the whole host all the time: metrics, findings, history (HTTP).
+    #[cfg(feature = "serve")]
+    Serve(Box<ServeArgs>),
+    /// Show when a service began to grow, and after what.
+    #[cfg(feature = "serve")]
+    History(HistoryArgs),
+    /// Show the services of all hosts, from Prometheus or VictoriaMetrics.
+    #[cfg(feature = "serve")]
+    Fleet(Box<FleetArgs>),
     /// Print a shell completion script.
     Completions {
         /// Shell to complete for.
@@ -147,10 +175,11 @@ pub enum Command {
 /// The feature of this crate that adds a command; `None` for a command that every build has.
 pub(crate) fn feature_of(command: &str) -> Option<&'static str> {
     match command {
-        "trace" | "check" => Some("trace"),
+        "trace" | "check" | "why" => Some("trace"),
         "run" | "drill" => Some("supervise"),
         "inspect" | "archive" => Some("files"),
         "host" => Some("host"),
+        "serve" | "history" => Some("serve"),
         _ => None,
     }
 }

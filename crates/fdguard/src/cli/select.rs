@@ -1,31 +1,37 @@
 //! Process selection, shared by all commands.
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use fdguard_core::Pid;
+
+use crate::completion::{process_names, process_numbers};
 
 /// Which processes to look at.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SelectArgs {
     /// Process ids.
-    #[arg(value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
+    #[arg(value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true, add = number_completer())]
     pub pids: Vec<Pid>,
     /// Process ids, separated by commas; may be repeated.
-    #[arg(help_heading = "Process selection", short, long = "pid", value_name = "PID", value_parser = parse_pid, value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = "Process selection", short, long = "pid", value_name = "PID", value_parser = parse_pid, value_delimiter = ',', allow_negative_numbers = true, add = number_completer())]
     pub pid: Vec<Pid>,
     /// Select every process whose command is NAME.
-    #[arg(help_heading = "Process selection", long, value_name = "NAME")]
+    #[arg(help_heading = "Process selection", long, value_name = "NAME", add = ArgValueCompleter::new(process_names))]
     pub name: Option<String>,
     /// Include all descendants of each process.
     #[arg(help_heading = "Process selection", long)]
     pub tree: bool,
-    /// Select every process in a container: its id, or the beginning of it.
-    #[arg(help_heading = "Process selection", long, value_name = "ID")]
+    /// Select every process in a container: its name, its id or the beginning of its id.
+    #[arg(help_heading = "Process selection", long, value_name = "NAME|ID")]
     pub container: Option<String>,
     /// Select every process of a systemd unit.
     #[arg(help_heading = "Process selection", long, value_name = "NAME")]
     pub unit: Option<String>,
+    /// Select every process of a Kubernetes pod.
+    #[arg(help_heading = "Process selection", long, value_name = "NS/NAME", value_parser = parse_pod)]
+    pub pod: Option<PodSelector>,
     /// Select every process on the machine.
-    #[arg(help_heading = "Process selection", long, conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit"])]
+    #[arg(help_heading = "Process selection", long, conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "pod"])]
     pub all: bool,
 }
 
@@ -44,6 +50,8 @@ pub enum Selection {
         container: Option<String>,
         /// By systemd unit.
         unit: Option<String>,
+        /// By pod.
+        pod: Option<PodSelector>,
         /// With descendants.
         tree: bool,
     },
@@ -58,7 +66,8 @@ impl SelectArgs {
         }
         let pids: Vec<Pid> = self.pids.iter().chain(&self.pid).copied().collect();
         let groups = [&self.name, &self.container, &self.unit];
-        if pids.is_empty() && groups.iter().all(|group| group.is_none()) {
+        let is_group = self.pod.is_some() || groups.iter().any(|group| group.is_some());
+        if pids.is_empty() && !is_group {
             return None;
         }
         Some(Selection::Some {
@@ -66,8 +75,38 @@ impl SelectArgs {
             name: self.name.clone(),
             container: self.container.clone(),
             unit: self.unit.clone(),
+            pod: self.pod.clone(),
             tree: self.tree,
         })
+    }
+}
+
+/// Offers the running processes for a process id.
+pub(super) fn number_completer() -> ArgValueCompleter {
+    ArgValueCompleter::new(process_numbers)
+}
+
+/// A pod, as `NAMESPACE/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSelector {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Parses `NAMESPACE/NAME`.
+fn parse_pod(text: &str) -> Result<PodSelector, String> {
+    match text.split_once('/') {
+        Some((namespace, name))
+            if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+        {
+            Ok(PodSelector {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
+        }
+        _ => Err("a pod is given as NAMESPACE/NAME".to_owned()),
     }
 }
 

@@ -22,7 +22,7 @@ pub struct SnapArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Show a saved snapshot instead of a running process.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "all"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "pod", "all"])]
     pub from: Option<PathBuf>,
     /// List every descriptor.
     #[arg(long)]

@@ -12,7 +12,7 @@ use fdguard_core::units::parse_positive_duration;
 
 use super::SettingsArgs;
 use super::protect::ProtectArgs;
-use super::select::{SelectArgs, parse_pid};
+use super::select::{SelectArgs, number_completer, parse_pid};
 
 /// Find the line of code that opened what is still open.
 #[derive(Clone, Debug, Args)]
@@ -63,6 +63,11 @@ pub struct TraceArgs {
     /// The log goes to stderr, or to the file of -o.
     #[arg(long, conflicts_with = "report")]
     pub follow: bool,
+    /// Also show which object of a Python program holds each descriptor, and what keeps it alive.
+    ///
+    /// A program whose descriptors grow is stopped for a few milliseconds every two seconds.
+    #[arg(long, conflicts_with_all = ["report", "all"])]
+    pub why: bool,
     /// Show a live view of growing sites. A program that fdguard starts must not use the terminal.
     #[arg(long, conflicts_with_all = ["json", "follow"])]
     pub live: bool,
@@ -75,7 +80,7 @@ pub struct TraceArgs {
     pub no_inspector: bool,
     /// Report what a process that is already traced has open now, with its children. PID is the
     /// program, a child, or the tracer.
-    #[arg(long, value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "pids", "pid", "name", "tree", "container", "unit"])]
+    #[arg(long, value_name = "PID", value_parser = parse_pid, add = number_completer(), conflicts_with_all = ["command", "pids", "pid", "name", "tree", "container", "unit", "pod"])]
     pub report: Option<Pid>,
     /// How to trace; by default what suits the program.
     ///
@@ -89,7 +94,7 @@ pub struct TraceArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Program to run, with its arguments.
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "all"])]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "pod", "all"])]
     pub command: Vec<OsString>,
 }
 

@@ -58,7 +58,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Evaluate a recording instead of a running process.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "all", "record", "length", "every", "jitter"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "pod", "all", "record", "length", "every", "jitter"])]
     pub from: Option<PathBuf>,
     /// List the rules and what they detect.
     #[arg(long)]

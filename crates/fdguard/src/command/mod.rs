@@ -1,7 +1,5 @@
 //! One file per verb.
 
-use clap::CommandFactory as _;
-
 use crate::cli::{Cli, Command};
 use crate::exit;
 
@@ -14,20 +12,32 @@ mod doctor;
 #[cfg(feature = "supervise")]
 mod drill;
 mod explain;
+#[cfg(feature = "serve")]
+mod fleet;
+#[cfg(feature = "serve")]
+mod history;
 #[cfg(feature = "host")]
 mod host;
 #[cfg(feature = "files")]
 mod inspect;
+#[cfg(any(feature = "host", feature = "serve"))]
+mod listening;
 mod pick;
 #[cfg(feature = "supervise")]
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 mod settings;
 mod snap;
+#[cfg(any(feature = "host", feature = "serve"))]
+mod token_file;
 mod top;
 #[cfg(feature = "trace")]
 mod trace;
 mod unit;
 mod watch;
+#[cfg(feature = "trace")]
+mod why;
 
 /// Runs the command and returns the exit code.
 #[must_use]
@@ -40,6 +50,8 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Watch(args) => watch::run(&args),
         #[cfg(feature = "trace")]
         Command::Trace(args) => trace::run(&args),
+        #[cfg(feature = "trace")]
+        Command::Why(args) => why::run(&args),
         #[cfg(feature = "trace")]
         Command::Check(args) => check::run(&args),
         #[cfg(feature = "supervise")]
@@ -55,15 +67,15 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Top(args) => top::run(&args),
         #[cfg(feature = "host")]
         Command::Host(args) => host::run(&args),
-        Command::Completions { shell } => completions(shell),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(&args),
+        #[cfg(feature = "serve")]
+        Command::History(args) => history::run(&args),
+        #[cfg(feature = "serve")]
+        Command::Fleet(args) => fleet::run(&args),
+        Command::Completions { shell } => {
+            crate::completion::print_script(shell).map(|()| exit::CLEAN)
+        }
     };
     outcome.unwrap_or_else(|error| exit::report(&error))
-}
-
-fn completions(shell: clap_complete::Shell) -> anyhow::Result<u8> {
-    crate::output::emit(None, |mut out| {
-        clap_complete::generate(shell, &mut Cli::command(), "fdguard", &mut out);
-        Ok(())
-    })?;
-    Ok(exit::CLEAN)
 }

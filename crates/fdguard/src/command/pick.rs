@@ -3,7 +3,7 @@
 use fdguard_core::Pid;
 use fdguard_probe::Probe;
 
-use crate::cli::Selection;
+use crate::cli::{PodSelector, Selection};
 use crate::exit::HintedError;
 
 /// The processes of a selection, each once, in the given order.
@@ -13,6 +13,7 @@ pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<P
         name,
         container,
         unit,
+        pod,
         tree,
     } = selection
     else {
@@ -25,7 +26,12 @@ pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<P
             (format!("no process is named {name:?}"), hint)
         })?);
     }
-    picked.extend(group(probe, container.as_deref(), unit.as_deref())?);
+    let groups = GroupSelection {
+        container: container.as_deref(),
+        unit: unit.as_deref(),
+        pod: pod.as_ref(),
+    };
+    picked.extend(groups.pick(probe)?);
     if *tree {
         let mut with_descendants = Vec::new();
         for pid in picked {
@@ -38,26 +44,42 @@ pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<P
     Ok(picked)
 }
 
-/// The processes of a container and of a unit.
-pub(super) fn group(
-    probe: &Probe,
-    container: Option<&str>,
-    unit: Option<&str>,
-) -> anyhow::Result<Vec<Pid>> {
-    let mut picked = Vec::new();
-    if let Some(id) = container {
-        let hint = "give the id, not the name: docker inspect -f '{{.Id}}' NAME";
-        picked.extend(some(probe.in_container(id)?, || {
-            (format!("no process is in a container {id:?}"), hint)
-        })?);
+/// Groups of processes that have a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupSelection<'a> {
+    pub(super) container: Option<&'a str>,
+    pub(super) unit: Option<&'a str>,
+    pub(super) pod: Option<&'a PodSelector>,
+}
+
+impl GroupSelection<'_> {
+    /// The processes of these groups.
+    pub(super) fn pick(self, probe: &Probe) -> anyhow::Result<Vec<Pid>> {
+        let mut picked = Vec::new();
+        if let Some(wanted) = self.container {
+            let hint =
+                "names are known only to root; give the id: docker inspect -f '{{.Id}}' NAME";
+            picked.extend(some(probe.in_container(wanted)?, || {
+                (format!("no process is in a container {wanted:?}"), hint)
+            })?);
+        }
+        if let Some(unit) = self.unit {
+            let hint = "run `systemctl status` to list the units with their processes";
+            picked.extend(some(probe.of_unit(unit)?, || {
+                (format!("no process belongs to the unit {unit:?}"), hint)
+            })?);
+        }
+        if let Some(PodSelector { namespace, name }) = self.pod {
+            let hint = "run `ls /var/log/pods` as root to list the pods of this machine";
+            picked.extend(some(probe.in_pod(namespace, name)?, || {
+                (
+                    format!("no process belongs to the pod {namespace}/{name}"),
+                    hint,
+                )
+            })?);
+        }
+        Ok(picked)
     }
-    if let Some(unit) = unit {
-        let hint = "run `systemctl status` to list the units with their processes";
-        picked.extend(some(probe.of_unit(unit)?, || {
-            (format!("no process belongs to the unit {unit:?}"), hint)
-        })?);
-    }
-    Ok(picked)
 }
 
 fn some(

@@ -1,10 +1,13 @@
 //! `fdguard top`: which processes are near a limit, or growing?
 
+use std::collections::HashMap;
 use std::io::IsTerminal as _;
 
 use fdguard_core::host::HostView;
+use fdguard_core::workload::Workload;
 use fdguard_core::{Gap, Pid, Summary};
 use fdguard_probe::{Options, Probe, Radar};
+use fdguard_proc::ProcKey;
 
 use crate::cli::TopArgs;
 use crate::exit::{self, HintedError};
@@ -35,13 +38,28 @@ pub(super) fn run(args: &TopArgs) -> anyhow::Result<u8> {
 
 fn look(probe: &Probe, args: &TopArgs) -> anyhow::Result<HostView> {
     let mut view = Radar::single(args.peaks).scan(probe)?;
+    if args.peaks || view.rows.len() <= CROWD {
+        probe.name_rows(&mut view.rows);
+    } else {
+        view.gaps.push(Gap::new(
+            "units, containers and pods",
+            format!("a single sample of more than {CROWD} processes omits them"),
+            "use --peaks or the live view",
+        ));
+    }
     if let Some(filter) = args.filter.as_deref() {
         view.rows.retain(|row| {
-            row.comm.to_lossy().contains(filter) || row.pid.to_string().contains(filter)
+            let label = row.workload.as_ref().and_then(|one| one.label());
+            row.comm.to_lossy().contains(filter)
+                || row.pid.to_string().contains(filter)
+                || label.is_some_and(|label| label.contains(filter))
         });
     }
     Ok(view)
 }
+
+/// From this many processes on, a single look does not read their cgroups.
+const CROWD: usize = 1000;
 
 fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
@@ -59,27 +77,52 @@ fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
         filter: args.filter.clone().unwrap_or_default(),
     };
     let radar = Radar::new();
-    top::run(&mut Host { probe, radar }, options)
+    let names = HashMap::new();
+    top::run(
+        &mut Host {
+            probe,
+            radar,
+            names,
+        },
+        options,
+    )
 }
 
 /// The running host.
 struct Host {
     probe: Probe,
     radar: Radar,
+    /// What is known of the processes of the last look.
+    names: HashMap<ProcKey, Option<Box<Workload>>>,
+}
+
+impl Host {
+    /// Reads the names of new processes only.
+    fn name(&mut self, view: &mut HostView) {
+        let mut names = HashMap::with_capacity(view.rows.len());
+        for row in &mut view.rows {
+            let Some(key) = row.key() else { continue };
+            let known = self.names.remove(&key);
+            row.workload = known.unwrap_or_else(|| self.probe.workload(row.pid).map(Box::new));
+            names.insert(key, row.workload.clone());
+        }
+        self.names = names;
+    }
 }
 
 impl HostSource for Host {
     fn look(&mut self) -> HostView {
-        self.radar
-            .scan(&self.probe)
-            .unwrap_or_else(|error| HostView {
-                gaps: vec![Gap::new(
-                    "all processes",
-                    error.to_string(),
-                    "check that /proc is mounted and readable",
-                )],
-                ..HostView::default()
-            })
+        let view = self.radar.scan(&self.probe);
+        let mut view = view.unwrap_or_else(|error| HostView {
+            gaps: vec![Gap::new(
+                "all processes",
+                error.to_string(),
+                "check that /proc is mounted and readable",
+            )],
+            ..HostView::default()
+        });
+        self.name(&mut view);
+        view
     }
 
     fn detail(&mut self, pid: Pid) -> Result<Holdings, String> {

@@ -20,6 +20,10 @@ pub fn note(entry: &FdEntry) -> String {
             holders(&entry.shared_with, entry.shared_more)
         ));
     }
+    if let Some(file) = &entry.open_file {
+        let others = holders(&file.shared_with, file.shared_more);
+        notes.push(format!("same open file as {others}"));
+    }
     // In a saved file, even the kernel's own words are untrusted.
     sanitize_str(&notes.join(", ")).into_owned()
 }

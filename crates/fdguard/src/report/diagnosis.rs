@@ -9,6 +9,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::forecast::Forecast;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
+use fdguard_core::workload::Workload;
 
 use super::document;
 use super::style::{self, ADDED, CRITICAL, DIM, HEADING, WARNING};
@@ -96,11 +97,13 @@ pub(crate) fn write_opinion(
         duration(opinion.watched_seconds),
         opinion.samples,
     );
-    let head = format!("{verdict}  {comm} (pid {}):", opinion.pid);
+    let label = opinion.workload.as_ref().and_then(Workload::label);
+    let label = label.map_or_else(String::new, |label| format!(", {}", sanitize_str(&label)));
+    let head = format!("{verdict}  {comm} (pid {}{label}):", opinion.pid);
     let fits = head.chars().count() + 1 + numbers.chars().count() <= width;
     writeln!(
         out,
-        "{style}{verdict}{style:#}  {HEADING}{comm}{HEADING:#} (pid {}):{}{numbers}",
+        "{style}{verdict}{style:#}  {HEADING}{comm}{HEADING:#} (pid {}{label}):{}{numbers}",
         opinion.pid,
         if fits { " " } else { "\n  " },
     )?;

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use fdguard_core::summary::TargetCount;
 use fdguard_core::wall::Wall;
+use fdguard_core::workload::Workload;
 use fdguard_core::{FdEntry, Gap, Snapshot, Summary, Tier};
 
 use super::document::{Block, Section};
@@ -43,6 +44,7 @@ pub fn write(
         }
         write_head(out, snapshot, summary)?;
         write_family(out, snapshot)?;
+        write_sharing(out, snapshot)?;
         let mut sections = sections(snapshot, summary, options);
         if snapshots.len() == 1 || snapshot.tier > Tier::Radar {
             sections.extend(Section::gaps(&snapshot.gaps));
@@ -106,11 +108,12 @@ fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> an
     if let Some(inner) = process.ns_pid {
         about.push_str(&format!(", {inner} in its namespace"));
     }
-    if let Some(container) = &process.container {
-        about.push_str(&format!(
-            ", container {}",
-            sanitize_str(&container.chars().take(12).collect::<String>())
-        ));
+    if let Some(label) = process.workload.as_ref().and_then(Workload::label) {
+        about.push_str(&format!(", {}", sanitize_str(&label)));
+    } else if let Some(container) = &process.container {
+        // A snapshot of an older version has only the id.
+        let short: String = container.chars().take(12).collect();
+        about.push_str(&format!(", container {}", sanitize_str(&short)));
     }
     let tier = match snapshot.tier {
         Tier::Radar => "tier radar: counts only",
@@ -194,6 +197,25 @@ fn write_family(out: &mut dyn Write, snapshot: &Snapshot) -> anyhow::Result<()> 
     };
     let children = counted(children, "child");
     writeln!(out, "  {children}{zombies}: {}", groups.join(", "))?;
+    Ok(())
+}
+
+/// How many numbers are one open file with others: what one of them reads or seeks, all see.
+fn write_sharing(out: &mut dyn Write, snapshot: &Snapshot) -> anyhow::Result<()> {
+    let pid = snapshot.process.pid;
+    let fds = snapshot.fds.as_deref().unwrap_or_default();
+    let shared = fds.iter().filter_map(|entry| entry.open_file.as_ref());
+    let outside = shared.clone().filter(|file| file.is_held_outside(pid));
+    let (shared, outside) = (shared.count() as u64, outside.count() as u64);
+    if shared == 0 {
+        return Ok(());
+    }
+    let outside = match outside {
+        0 => String::new(),
+        outside => format!(", {} of them with other processes", thousands(outside)),
+    };
+    let shared = counted(shared, "descriptor");
+    writeln!(out, "  {shared} shared as the same open file{outside}")?;
     Ok(())
 }
 

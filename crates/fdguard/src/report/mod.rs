@@ -27,4 +27,6 @@ pub(crate) mod text;
 pub mod trace;
 #[cfg(feature = "trace")]
 pub(crate) mod unused_allowances;
+#[cfg(feature = "trace")]
+pub mod why;
 pub(crate) mod wrap;

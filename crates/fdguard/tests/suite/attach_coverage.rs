@@ -171,10 +171,11 @@ enum Numbers {
 
 /// Attaches, lets `strace` watch, too, and compares after some rounds.
 fn compare(ordered: Option<Ordered>, numbers: Numbers) {
-    let Some(mut ordered) = ordered.filter(|_| have("strace")) else {
-        skip("needs strace and the program");
-        return;
-    };
+    // It has said what is missing.
+    let Some(mut ordered) = ordered else { return };
+    if !have("strace") {
+        return skip("needs strace");
+    }
     // The program has loaded what it needs.
     ordered.work();
     let pid = ordered.pid();
@@ -312,4 +313,9 @@ fn r18_all_of_redis_is_seen() {
 #[test]
 fn r18_all_of_nginx_is_seen() {
     compare(orders::nginx(), Numbers::New);
+}
+
+#[test]
+fn r18_all_of_sshd_is_seen() {
+    compare(orders::sshd(), Numbers::New);
 }

@@ -1,22 +1,23 @@
-//! Help, version, completions.
+//! Help and version.
 
 use super::{CommandOutput, fdguard, run};
 
-/// Every command, in the order and the groups of the top-level help.
+/// Most commands, in the order and the groups of the top-level help.
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Find:",
         &["top", "snap", "diff", "watch", "doctor", "explain"],
     ),
-    ("Trace and prove:", &["trace", "check", "inspect"]),
-    ("Survive:", &["run", "unit", "drill"]),
-    ("Host:", &["host", "archive"]),
+    ("Trace and prove:", &["trace", "why", "check", "inspect"]),
+    ("Survive:", &["run", "drill"]),
+    ("Host:", &["serve", "host"]),
 ];
 
 fn commands() -> impl Iterator<Item = &'static str> {
     GROUPS
         .iter()
         .flat_map(|(_, commands)| commands.iter().copied())
+        .chain(["unit", "fleet", "history", "archive"])
 }
 
 /// Help as a terminal of 80 columns shows it.
@@ -103,29 +104,4 @@ fn global_options_come_last() {
     }
     let text = help(&["--help"]);
     assert!(text.find("Global options:") > text.find("Other:"), "{text}");
-}
-
-#[test]
-fn every_shell_has_its_completions() {
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let said = run(["completions", shell]);
-        assert_eq!((said.code, &*said.stderr), (0, ""), "{shell}");
-        assert!(said.text().contains("fdguard"), "{shell}");
-        assert!(said.text().contains("snap"), "{shell}");
-    }
-}
-
-#[test]
-fn the_completions_for_bash_are_read_by_bash() {
-    if !testkit::have("bash") {
-        return testkit::skip("needs bash");
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("fdguard.bash");
-    std::fs::write(&path, run(["completions", "bash"]).stdout).unwrap();
-    let status = std::process::Command::new("bash")
-        .arg("-n")
-        .arg(&path)
-        .status();
-    assert!(status.unwrap().success());
 }

@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -27,15 +26,11 @@ fn python_comes_from_an_interpreter_that_the_host_keeps_warm() {
         .arg("--token-file")
         .arg(&token);
     let mut hosted = Hosted::of(command, dir, token);
-    let deadline = Instant::now() + LONG;
-    let warm = loop {
+    let warm = testkit::wait_for("a warm interpreter", || {
         let (status, health) = hosted.ask("GET", "/v1/health", "");
         assert_eq!(status, 200, "{health}");
-        if health["warm"]["ready"] == true || Instant::now() > deadline {
-            break health["warm"].clone();
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
+        (health["warm"]["ready"] == true).then(|| health["warm"].clone())
+    });
     assert_eq!(warm, json!({"ready": true, "trouble": null}));
     let (status, session) = hosted.ask("POST", "/v1/sessions", r#"{"program": "python"}"#);
     assert_eq!(status, 201, "{session}");

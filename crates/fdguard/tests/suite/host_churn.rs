@@ -81,14 +81,14 @@ struct Open {
 
 /// Opens a session. A host that is full of abandoned sessions is asked again until one has ended.
 fn open(hosted: &Hosted, spec: &Value) -> Open {
-    let session = loop {
+    let session = testkit::wait_for("room for a session", || {
         let (status, answer) = hosted.ask_to_open(spec);
-        if status != 429 {
-            assert_eq!(status, 201, "{spec}: {answer}");
-            break answer;
+        if status == 429 {
+            return None;
         }
-        thread::sleep(Duration::from_millis(20));
-    };
+        assert_eq!(status, 201, "{spec}: {answer}");
+        Some(answer)
+    });
     let id = session["id"].as_str().unwrap().to_owned();
     Open {
         path: format!("/v1/sessions/{id}"),

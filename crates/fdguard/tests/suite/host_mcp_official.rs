@@ -1,19 +1,13 @@
-//! The official MCP client, used as people do, against the built command. It is installed once, in
-//! the build directory.
+//! The official MCP client, used as people do, against the built command.
 
-use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-
-use rustix::fs::{FlockOperation, flock};
-use testkit::{may_install, skip};
 
 use super::fdguard;
 use super::mcp_peer::eventually;
 use super::running::is_alive;
 
-const PACKAGE: &str = "mcp==2.3.0";
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 fn script() -> PathBuf {
@@ -21,52 +15,9 @@ fn script() -> PathBuf {
     root.join("testkit/python/mcp_client.py")
 }
 
-/// A Python with the package; `None` if it cannot be installed.
+/// A Python with the package; `None`, and a message, without it.
 fn python() -> Option<PathBuf> {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let lock = File::create(dir.join("mcp-client.lock")).unwrap();
-    // Another test may be installing it.
-    flock(&lock, FlockOperation::LockExclusive).unwrap();
-    let home = dir.join(PACKAGE.replace("==", "-"));
-    let python = home.join("bin/python");
-    let works = |python: &Path| {
-        let mut import = Command::new(python);
-        let import = import.args(["-c", "import mcp, httpx2"]);
-        let ended = import.stderr(Stdio::null()).status();
-        ended.is_ok_and(|status| status.success())
-    };
-    if works(&python) {
-        return Some(python);
-    }
-    if !may_install(PACKAGE) {
-        return None;
-    }
-    let run = |program: &Path, words: &[&str]| {
-        let ended = Command::new(program).args(words).output();
-        match ended {
-            Ok(output) if output.status.success() => true,
-            Ok(output) => {
-                let why = String::from_utf8_lossy(&output.stderr);
-                skip(&format!("{} {}: {why}", program.display(), words.join(" ")));
-                false
-            }
-            Err(error) => {
-                skip(&format!("{}: {error}", program.display()));
-                false
-            }
-        }
-    };
-    let home = home.display().to_string();
-    let made = run(Path::new("python3"), &["-m", "venv", "--clear", &home])
-        && run(&python, &["-m", "pip", "install", "-q", PACKAGE]);
-    if !made {
-        return None;
-    }
-    let is_there = works(&python);
-    if !is_there {
-        skip(&format!("{PACKAGE} was installed and cannot be imported"));
-    }
-    is_there.then_some(python)
+    testkit::software("mcp/bin/python")
 }
 
 #[test]

@@ -229,18 +229,15 @@ impl Hosted {
     /// Waits until everything is as before; idle blocking threads last one second.
     pub(crate) fn assert_back_at(&self, before: &Baseline) {
         let deadline = Instant::now() + LONG;
-        loop {
+        testkit::wait_until("the host is as before", || {
             let now = self.baseline();
-            if now == *before {
-                return;
-            }
             assert!(
-                Instant::now() < deadline,
+                now == *before || Instant::now() < deadline,
                 "before: {before:#?}\nnow: {now:#?}\n{:?}",
                 self.ask("GET", "/v1/health", "")
             );
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            now == *before
+        });
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -251,17 +248,16 @@ impl Hosted {
     /// Waits for its end.
     pub(crate) fn end(&mut self) -> Option<i32> {
         let deadline = Instant::now() + LONG;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
+        testkit::wait_for("the host ends", || {
+            let status = self.child.try_wait().unwrap();
             assert!(
-                Instant::now() < deadline,
+                status.is_some() || Instant::now() < deadline,
                 "it does not end: {:?}",
                 self.events()
             );
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            status
+        })
+        .code()
     }
 }
 
@@ -371,8 +367,9 @@ pub(crate) fn kill(pid: u32) {
 /// Polls until the condition holds.
 pub(crate) fn eventually(what: &str, longest: Duration, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + longest;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    testkit::wait_until(what, || {
+        let is_so = holds();
+        assert!(is_so || Instant::now() < deadline, "not in time: {what}");
+        is_so
+    });
 }

@@ -13,7 +13,7 @@ use super::{AsNobody, CommandOutput, fdguard};
 const OPTIONS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer"];
 
 /// Whether the kernel can be asked; says so if not.
-fn may_trace() -> bool {
+pub(crate) fn may_trace() -> bool {
     let is_allowed = is_root() && {
         let said = trace(&["--source", "ebpf"], "true", &[]);
         said.code == 0
@@ -44,14 +44,14 @@ fn site<'a>(found: &'a Value, file: &str, mark: &str) -> &'a Value {
     site.unwrap_or_else(|| panic!("no site at {mark}: {found}"))
 }
 
-fn variant(name: &str, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+pub(super) fn variant(name: &str, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     let flags = [OPTIONS, flags].concat();
     let file = format!("{name}-{compiler}-{}", flags.join(""));
     testkit::compiled(compiler, &format!("c/{name}.c"), &file, &flags)
 }
 
 /// Traces a leak without choosing the source, and checks its line.
-fn leak_is_found(program: &Path, why: &str) {
+pub(super) fn leak_is_found(program: &Path, why: &str) {
     let said = trace(&["--json"], program, &["3"]);
     assert_eq!(said.code, 1, "{}", said.stderr);
     let announced = format!("fdguard: tracing by the kernel (eBPF): {why}");
@@ -266,6 +266,25 @@ fn r10_a_whole_host_shows_the_program_that_leaks() {
     let is_it = |one: &Value| one["origin"]["culprit"]["line"] == line;
     assert!(findings.any(is_it), "{found:#}");
     assert_eq!(found["schema"], "fdguard.diagnosis/1");
+}
+
+#[test]
+fn r38_children_that_nobody_waits_for_have_their_line() {
+    if !may_trace() {
+        return;
+    }
+    let script = super::trace_children::script("starts.py");
+    let words = [script.to_str().unwrap(), "task"];
+    let options = ["--json", "--every", "100ms", "--source", "ebpf"];
+    let said = trace(&options, "python3", &words);
+    assert_eq!(said.code, 1, "{}", said.stderr);
+    let found = found(&said);
+    let findings = found["findings"].as_array().unwrap();
+    let is_pile = |one: &&Value| one["rule"] == "unwaited-child";
+    let pile = findings.iter().find(is_pile);
+    let pile = pile.unwrap_or_else(|| panic!("{findings:#?}"));
+    let line = super::trace_children::line(&script, "task");
+    assert_eq!(pile["origin"]["culprit"]["line"], line, "{pile:#}");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+pub(crate) use testkit::wait_until as eventually;
 
 use super::fdguard;
 
@@ -138,13 +138,4 @@ impl Drop for Peer {
 /// The text of a result.
 pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
-}
-
-/// Waits until it holds.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -77,6 +77,7 @@ pub(crate) struct Ordered {
 enum ServerPlace {
     Http(u16),
     Redis(std::path::PathBuf),
+    Ssh(u16),
 }
 
 impl Ordered {
@@ -102,10 +103,10 @@ impl Ordered {
 
     fn serve(command: &mut Command, dir: TempDir, place: ServerPlace) -> Self {
         let mut ordered = Self::spawn(command, dir, Some(place));
-        while !ordered.answers() {
+        testkit::wait_until("the server answers", || {
             assert!(ordered.child.try_wait().unwrap().is_none(), "it ended");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+            ordered.answers()
+        });
         ordered
     }
 
@@ -130,16 +131,34 @@ impl Ordered {
         if self.server.is_none() {
             assert_eq!(self.say(), "DONE");
         } else {
-            for _ in 0..100 {
+            let before = self.open_count();
+            for _ in 0..self.connections() {
                 assert!(self.answers());
             }
+            // A server may close its side later than it answers.
+            testkit::wait_until("the server closes", || self.open_count() <= before);
         }
+    }
+
+    /// How many connections a round has. An SSH server executes itself for each.
+    fn connections(&self) -> u32 {
+        match self.server {
+            Some(ServerPlace::Ssh(_)) => 12,
+            _ => 100,
+        }
+    }
+
+    fn open_count(&self) -> usize {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.pid()));
+        entries.unwrap().count()
     }
 
     /// Whether the server answers as it should.
     fn answers(&self) -> bool {
         let (request, expected) = match self.server {
             Some(ServerPlace::Http(_)) => ("GET /page HTTP/1.0\r\n\r\n", "HTTP/1.1 200"),
+            // It names itself, and ends the connection of a client that does not.
+            Some(ServerPlace::Ssh(_)) => ("nobody\r\n", "SSH-2.0-"),
             _ => ("QUIT\r\n", "+OK"),
         };
         self.exchange(request)
@@ -149,7 +168,7 @@ impl Ordered {
     fn exchange(&self, request: &str) -> std::io::Result<String> {
         let mut answer = Vec::new();
         match &self.server {
-            Some(ServerPlace::Http(port)) => {
+            Some(ServerPlace::Http(port) | ServerPlace::Ssh(port)) => {
                 let mut stream = TcpStream::connect(("127.0.0.1", *port))?;
                 stream.write_all(request.as_bytes())?;
                 stream.read_to_end(&mut answer)?;
@@ -218,14 +237,14 @@ pub(crate) fn java() -> Option<Ordered> {
 pub(crate) fn cpp() -> Option<Ordered> {
     let dir = needs("g++")?;
     let flags = ["-std=c++17", "-O1", "-g", "-fno-plt", "-Wl,-z,now"];
-    let program = testkit::compiled("g++", "c/orders.cpp", "orders-cpp", &flags)?;
+    let program = testkit::compiled("g++", "c/orders.cpp", "orders-cpp", &flags).unwrap();
     Some(Ordered::start(&mut Command::new(program), dir))
 }
 
 pub(crate) fn rust() -> Option<Ordered> {
     let dir = needs("rustc")?;
     let flags = ["--edition=2021", "-Copt-level=1", "-g"];
-    let program = testkit::compiled("rustc", "rust/orders.rs", "orders-rust", &flags)?;
+    let program = testkit::compiled("rustc", "rust/orders.rs", "orders-rust", &flags).unwrap();
     Some(Ordered::start(&mut Command::new(program), dir))
 }
 
@@ -262,6 +281,52 @@ pub(crate) fn nginx() -> Option<Ordered> {
     let mut command = Command::new("nginx");
     command.arg("-c").arg(config);
     Some(Ordered::serve(&mut command, dir, ServerPlace::Http(port)))
+}
+
+/// The listener of an SSH server with a key of its own, as a user that may do nothing else.
+pub(crate) fn sshd() -> Option<Ordered> {
+    const SSHD: &str = "/usr/sbin/sshd";
+    if !Path::new(SSHD).exists() || !have("ssh-keygen") || !testkit::is_root() {
+        skip("needs sshd and root");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (key, config) = (dir.path().join("key"), dir.path().join("config"));
+    let mut keygen = Command::new("ssh-keygen");
+    keygen
+        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+        .arg(&key);
+    assert!(keygen.status().unwrap().success());
+    let mut owner = Command::new("chown");
+    owner
+        .arg("-R")
+        .arg(testkit::NOBODY.to_string())
+        .arg(dir.path());
+    assert!(owner.status().unwrap().success());
+    let port = free_port();
+    let settings = format!(
+        "ListenAddress 127.0.0.1:{port}\nHostKey {}\nPidFile none\nUsePAM no\n\
+         MaxStartups 1000\nStrictModes no\n",
+        key.display()
+    );
+    // Newer versions turn away clients that fail often; older ones do not know the word.
+    let patient = format!("{settings}PerSourcePenalties no\n");
+    std::fs::write(&config, patient).unwrap();
+    let mut check = Command::new(SSHD);
+    let check = check.arg("-t").arg("-f").arg(&config);
+    if !check.stderr(Stdio::null()).status().unwrap().success() {
+        std::fs::write(&config, settings).unwrap();
+    }
+    let user = testkit::NOBODY;
+    let mut command = Command::new("setpriv");
+    command
+        .arg(format!("--reuid={user}"))
+        .arg(format!("--regid={user}"));
+    command
+        .args(["--clear-groups", SSHD, "-D", "-e", "-f"])
+        .arg(&config);
+    command.stderr(Stdio::null());
+    Some(Ordered::serve(&mut command, dir, ServerPlace::Ssh(port)))
 }
 
 fn free_port() -> u16 {
@@ -320,10 +385,10 @@ impl Postgres {
         let mut postgres = Self { server, dir };
         let mut ready = postgres_command(&bin.join("pg_isready"));
         ready.args(["-q", "-h"]).arg(&data);
-        while !ready.status().unwrap().success() {
+        testkit::wait_until("PostgreSQL is ready", || {
             assert!(postgres.server.try_wait().unwrap().is_none(), "it ended");
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+            ready.status().unwrap().success()
+        });
         Some(postgres)
     }
 

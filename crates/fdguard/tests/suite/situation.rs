@@ -338,14 +338,8 @@ pub(crate) fn text_of(verb: &str, words: &[OsString], dir: &Path) -> String {
 /// Sends a request and returns the answer; waits for the server to listen.
 #[track_caller]
 pub(crate) fn get(port: u16) -> String {
-    let deadline = Instant::now() + PATIENCE;
-    let mut stream = loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => break stream,
-            Err(error) if Instant::now() > deadline => panic!("port {port}: {error}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    };
+    let connect = || TcpStream::connect(("127.0.0.1", port)).ok();
+    let mut stream = testkit::wait_for("the server listens", connect);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();

@@ -200,6 +200,21 @@ fn an_inspector_that_must_stay_closed_stays_closed() {
 }
 
 #[test]
+fn a_check_keeps_an_inspector_closed_as_well() {
+    let Some(node) = newest() else { return };
+    let program = NodeRunner::start(&node, "attached.cjs", &[], "");
+    let check = ["check", "--pid", &program.pid, "--no-inspector"];
+    let exercise = ["--exercise", "true", "--cycles", "10", "--warmup", "0"];
+    let outcome = Attaching::start(&[&check[..], &exercise].concat()).end();
+    let said = &outcome.said;
+    assert!(said.contains("no JavaScript lines of"), "{outcome:?}");
+    assert!(!said.contains("using Node's"), "{outcome:?}");
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(program.stderr(), "");
+    program.runner.end();
+}
+
+#[test]
 fn a_node_without_its_signal_is_left_alone() {
     let Some(node) = newest().filter(|node| node.version >= 22) else {
         return skip("needs Node 22");

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -61,23 +60,12 @@ func main() {
 }
 "#;
 
-fn build(source: &str, cgo: &str) -> Option<(TempDir, PathBuf)> {
-    if !have("go") {
-        skip("needs go");
-        return None;
-    }
+fn build(source: &str, has_c: bool) -> Option<(TempDir, PathBuf)> {
+    let go = testkit::go_toolchains().pop()?;
     let dir = tempfile::tempdir().unwrap();
     let (file, program) = (dir.path().join("main.go"), dir.path().join("opener"));
     fs::write(&file, source).unwrap();
-    let built = Command::new("go")
-        .args(["build", "-o"])
-        .args([&program, &file])
-        .env("CGO_ENABLED", cgo)
-        .env("GO111MODULE", "off")
-        .env("GOCACHE", dir.path().join("cache"))
-        .status()
-        .unwrap();
-    assert!(built.success());
+    assert!(go.compile(&file, &program, &[], has_c));
     Some((dir, program))
 }
 
@@ -101,7 +89,7 @@ const REASON: &str = "Go programs make system calls without libc, which tracing 
 
 #[test]
 fn r40_a_go_program_is_a_gap_with_its_reason_and_no_wrong_line() {
-    let Some((_dir, program)) = build(OPENER, "0") else {
+    let Some((_dir, program)) = build(OPENER, false) else {
         return;
     };
     let found = trace(&[program.to_str().unwrap()]);
@@ -112,7 +100,7 @@ fn r40_a_go_program_is_a_gap_with_its_reason_and_no_wrong_line() {
 
 #[test]
 fn r40_a_report_of_a_go_program_says_why_there_is_none() {
-    let Some((_dir, program)) = build(&OPENER.replace("time.Second", "time.Hour"), "0") else {
+    let Some((_dir, program)) = build(&OPENER.replace("time.Second", "time.Hour"), false) else {
         return;
     };
     let tracing = Tracing::start(&["--source", "launch"], &[program.to_str().unwrap()]);
@@ -131,7 +119,7 @@ fn r40_a_report_of_a_go_program_says_why_there_is_none() {
 
 #[test]
 fn r40_a_go_program_that_a_shell_became_or_started_is_told_too() {
-    let Some((_dir, program)) = build(OPENER, "0") else {
+    let Some((_dir, program)) = build(OPENER, false) else {
         return;
     };
     let program = program.to_str().unwrap();
@@ -146,7 +134,7 @@ fn r40_of_a_mixed_program_the_c_part_is_seen_and_the_rest_is_told() {
     if !have("gcc") {
         return skip("needs gcc");
     }
-    let Some((_dir, program)) = build(MIXED, "1") else {
+    let Some((_dir, program)) = build(MIXED, true) else {
         return;
     };
     let found = trace(&[program.to_str().unwrap()]);

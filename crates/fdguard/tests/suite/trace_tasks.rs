@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use testkit::skip;
 
@@ -155,48 +154,13 @@ async def leak():
     return {}
 ";
 
-/// A virtual environment with these packages under `target`, made once; prints a message if that
-/// fails.
-fn environment(name: &str, packages: &[&str]) -> Option<PathBuf> {
-    let parent = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-venvs");
-    let dir = parent.join(name);
-    if dir.join("bin/python").exists() {
-        return dir.canonicalize().ok();
-    }
-    if !testkit::may_install(&packages.join(", ")) {
-        return None;
-    }
-    fs::create_dir_all(&parent).unwrap();
-    let lock = fs::File::create(parent.join(format!("{name}.lock"))).unwrap();
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    // Built under another name, so that the final one is always complete.
-    let fresh = parent.join(format!("{name}.new"));
-    let is_made = |command: &mut Command| command.status().is_ok_and(|status| status.success());
-    let is_ready = dir.join("bin/python").exists()
-        || (is_made(
-            Command::new("python3")
-                .args(["-m", "venv", "--clear"])
-                .arg(&fresh),
-        ) && is_made(
-            Command::new(fresh.join("bin/python"))
-                .args(["-m", "pip", "install", "-q"])
-                .args(packages),
-        ) && std::os::unix::fs::symlink(&fresh, &dir).is_ok());
-    if !is_ready {
-        skip(&format!("pip could not install {}", packages.join(", ")));
-    }
-    is_ready.then_some(fresh)
-}
-
 #[test]
 fn a_forgotten_httpx_client_in_fastapi_is_blamed_on_the_handler_and_not_on_uvicorn() {
-    let packages = ["fastapi", "uvicorn", "httpx"];
-    let Some(environment) = environment("fastapi", &packages) else {
+    let Some(uvicorn) = testkit::software("venv/bin/uvicorn") else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("server.py"), SERVER).unwrap();
-    let uvicorn = environment.join("bin/uvicorn");
     let words = ["server:app", "--uds", "server.sock", "--log-level", "error"];
     let mut command: Vec<&Path> = vec![&uvicorn];
     command.extend(words.map(Path::new));

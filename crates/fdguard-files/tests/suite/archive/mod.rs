@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_files::Archive;
 use fdguard_files::archive::{ArchiveOutcome, ArchiveReceipt, ArchiveReport};
 use tempfile::TempDir;
+pub(crate) use testkit::wait_until as until;
 
 mod crash;
 mod edges;
@@ -32,7 +33,7 @@ impl Place {
         }
     }
 
-    /// On two; `None` if there is only one.
+    /// On two; `None`, and a message, if there is only one.
     pub(crate) fn across() -> Option<Self> {
         let logs = tempfile::tempdir().unwrap();
         let device = logs.path().metadata().unwrap().dev();
@@ -131,14 +132,6 @@ pub(crate) fn all_lines(dirs: &[&Path]) -> Vec<String> {
     }
     lines.sort();
     lines
-}
-
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 pub(crate) fn open_descriptors() -> usize {

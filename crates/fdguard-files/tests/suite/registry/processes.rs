@@ -108,8 +108,9 @@ fn all_files(row: &RegistryRow, writers: usize, each: usize) {
 fn helper(what: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([
+            "--ignored",
             "--exact",
-            "suite::registry::processes::is_a_helper_when_told",
+            "suite::registry::processes::role",
             "--nocapture",
         ])
         .env("FDGUARD_TEST_REGISTRY", path)
@@ -129,14 +130,14 @@ fn said(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     })
 }
 
-/// Not a test: the code that the other processes run.
 #[test]
-fn is_a_helper_when_told() {
+#[ignore = "a role that other tests start"]
+fn role() {
     let (Ok(path), Ok(what)) = (
         std::env::var("FDGUARD_TEST_REGISTRY"),
         std::env::var("FDGUARD_TEST_DO"),
     ) else {
-        return;
+        return testkit::skip("no role was given");
     };
     let registry = Registry::open(Path::new(&path)).unwrap();
     let pid = std::process::id();

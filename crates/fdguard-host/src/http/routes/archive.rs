@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::sessions::within;
 use crate::Error;
 use crate::http::body;
-use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Route};
 use crate::roots::{Below, OutsideRoots, Roots};
+use fdguard_http::Problem;
 
 const SCHEMA: &str = "fdguard.archive/1";
 /// A caller that needs more time asks again.

@@ -18,8 +18,8 @@ use crate::Error;
 use crate::call::{AbortResult, Call, CallInfo, CallRequest};
 use crate::http::accept::{self, EVENTS, JSON};
 use crate::http::body;
-use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Reply, Route};
+use fdguard_http::Problem;
 
 const SCHEMA: &str = "fdguard.call/1";
 /// What is larger is streamed.
@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// An HTTP request to make.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewCall {
+pub(super) struct NewCall {
     /// `http://…` or `https://…`.
     url: String,
     /// HTTP method; default `POST` with a body, `GET` without.

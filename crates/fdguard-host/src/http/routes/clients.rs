@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::sessions::whole;
 use crate::host::{ClientGuard, Host};
 use crate::http::accept::EVENTS;
-use crate::http::problem::Problem;
 use crate::http::route::{ApiRequest, Reply, Route};
 use crate::receipt::{Receipt, SessionEndReason};
+use fdguard_http::Problem;
 
 /// One day; a client that needs longer renews.
 const LONGEST_LEASE: u64 = 86_400;
@@ -26,7 +26,7 @@ const LONGEST_LEASE: u64 = 86_400;
 /// A client to register.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewClient {
+pub(super) struct NewClient {
     /// Name for people.
     #[schemars(length(max = 200))]
     name: Option<String>,

@@ -22,9 +22,9 @@ use crate::document::Document;
 use crate::http::accept::{self, EVENTS, JSON};
 use crate::http::api::Api;
 use crate::http::body;
-use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Route};
 use crate::session::{Chunk, Exec, ExecResult};
+use fdguard_http::Problem;
 
 const SCHEMA: &str = "fdguard.exec/1";
 /// Pieces of output that wait for a slow receiver before the program has to.
@@ -40,7 +40,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// A command to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewExec {
+pub(super) struct NewExec {
     /// Code to run; may have several lines.
     code: String,
     /// Milliseconds until the command is interrupted; default 60000.

@@ -7,8 +7,8 @@ use super::metrics;
 use crate::host::HostHealth;
 use crate::http::accept::JSON;
 use crate::http::openapi;
-use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Route};
+use fdguard_http::Problem;
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![

@@ -13,13 +13,13 @@ use serde_json::json;
 
 use super::archive::find_root;
 use crate::Error;
-use crate::http::guard::Door;
-use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Reply, Route};
 use crate::scope::{
     CleanUp, CloseAnswer, CloseLimits, CloseTicket, FileEnd, Ownership, ProgramLaunch,
     ResourceRole, ScopeSpec, ScopeView, tcp_callers,
 };
+use fdguard_http::Door;
+use fdguard_http::Problem;
 
 /// Time for an agent that closes its own scope to read the answer.
 const SOON: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// A scope to create.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewScope {
+pub(super) struct NewScope {
     /// Name for people.
     name: String,
     /// Directory for all files of the scope, below one of the host's roots.

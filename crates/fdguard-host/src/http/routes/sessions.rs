@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::environment::is_fit;
 use crate::host::{Host, SessionInfo};
-use crate::http::problem::Problem;
 use crate::http::route::{ApiRequest, Reply, Route};
 use crate::receipt::{Receipt, SessionEndReason};
 use crate::session::{Channel, SessionLimits, SessionProgram, SessionSpec};
+use fdguard_http::Problem;
 
 /// More output than this is streamed, not kept.
 const LARGEST_OUTPUT: usize = 64 << 20;
@@ -26,7 +26,7 @@ const LONGEST_START: u64 = 600_000;
 /// A session to open.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewSession {
+pub(super) struct NewSession {
     /// The interpreter: `bash`, `python`, or any other with `{"repl": …}`.
     program: SessionProgram,
     /// Id of the client that owns it. The session ends with the client; without one it ends when

@@ -1,11 +1,11 @@
 //! Shared by the tests of calls.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use fdguard_host::call::{
     AbortHandle, CallEvent, CallEventKind, CallPhase, CallSink, Caller, Options,
 };
+pub(super) use testkit::wait_until as until;
 
 /// Every event that the sink received.
 #[derive(Clone, Default)]
@@ -53,15 +53,6 @@ pub(super) fn tls_caller(log: &Log, pem: &[u8]) -> Caller {
 pub(super) fn descriptors() -> usize {
     // One of them lists.
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
-}
-
-/// Polls until it holds, for at most ten seconds.
-pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let by = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < by, "not within ten seconds: {what}");
-        std::thread::sleep(Duration::from_micros(100));
-    }
 }
 
 pub(super) fn until_descriptors(expected: usize) {

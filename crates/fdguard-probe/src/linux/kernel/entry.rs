@@ -2,12 +2,14 @@
 
 use std::io::Write as _;
 
-use fdguard_core::Class;
-use fdguard_proc::fdinfo::Fdinfo;
+use fdguard_core::detail::{Eventfd, Eventpoll, Timerfd};
+use fdguard_core::{Class, Detail};
+use fdguard_proc::fdinfo::{EpollTarget, Fdinfo};
 use fdguard_proc::link::Link;
 
 use super::super::classify::{ClassifiedEntry, FileStat, RawEntry, RawFile};
-use super::record::{PIPEFS, Record, SOCKFS, Tail};
+use super::super::fdinfo_detail;
+use super::record::{PIPEFS, Record, SOCKFS, Tail, field};
 use super::socket;
 use crate::anonymous;
 
@@ -47,7 +49,10 @@ pub(super) fn read_entry(record: &Record<'_>, text: &mut Vec<u8>) -> Option<Clas
         _ if record.has_more() => return None,
         Some(class) => RawFile::Anonymous(class),
         None if record.magic == PIPEFS => RawFile::Pipe(record.ino),
-        None => by_path(record, &info)?,
+        None => match described(record) {
+            Some(file) => file,
+            None => by_path(record, &info)?,
+        },
     };
     let fd = record.fd;
     Some(
@@ -58,6 +63,65 @@ pub(super) fn read_entry(record: &Record<'_>, text: &mut Vec<u8>) -> Option<Clas
         }
         .classify(),
     )
+}
+
+/// The frequent kinds of anonymous inodes, without the detour through a text.
+fn described(record: &Record<'_>) -> Option<RawFile<'static>> {
+    let (class, detail, registered) = match record.tail {
+        Tail::Eventfd { count, flags, id } => {
+            let detail = Detail::Eventfd(Eventfd {
+                count: Some(count),
+                id: Some(u64::from(id)),
+                semaphore: Some(flags & EFD_SEMAPHORE != 0),
+            });
+            (Class::Eventfd, detail, Vec::new())
+        }
+        Tail::Timerfd {
+            remaining,
+            interval,
+            ticks,
+            clock,
+        } => {
+            let detail = Detail::Timerfd(Box::new(Timerfd {
+                clock: Some(fdinfo_detail::clock_name(u64::from(clock))),
+                ticks: Some(ticks),
+                remaining: Some(seconds(remaining)),
+                interval: Some(seconds(interval)),
+            }));
+            (Class::Timerfd, detail, Vec::new())
+        }
+        Tail::Epoll(bytes) => {
+            let registered = registered(bytes)?;
+            let detail = Detail::Eventpoll(Box::new(Eventpoll {
+                watching: registered.len() as u64,
+                targets: registered.iter().map(|target| target.fd).collect(),
+                ..Eventpoll::default()
+            }));
+            (Class::Eventpoll, detail, registered)
+        }
+        _ => return None,
+    };
+    Some(RawFile::Described(class, detail, registered))
+}
+
+/// What an epoll instance has registered; `None` if it is not whole.
+fn registered(bytes: &[u8]) -> Option<Vec<EpollTarget>> {
+    let count = usize::try_from(u32::from_ne_bytes(field(bytes, 0)?)).ok()?;
+    let target = |index: usize| {
+        let at = index.checked_mul(16)?.checked_add(8)?;
+        Some(EpollTarget {
+            fd: u32::from_ne_bytes(field(bytes, at)?),
+            ino: Some(u64::from_ne_bytes(field(bytes, at + 8)?)),
+            sdev: None,
+        })
+    };
+    (0..count).map(target).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds for people")]
+fn seconds(nanoseconds: u64) -> f64 {
+    const SECOND: u64 = 1_000_000_000;
+    (nanoseconds / SECOND) as f64 + (nanoseconds % SECOND) as f64 / 1e9
 }
 
 fn socket_entry(record: &Record<'_>, info: &Fdinfo<'_>) -> ClassifiedEntry {
@@ -116,41 +180,22 @@ fn head(record: &Record<'_>) -> Fdinfo<'static> {
 
 /// Writes the rest of its fdinfo, as far as it is used, and returns the class that this shows.
 fn write_info(record: &Record<'_>, text: &mut Vec<u8>) -> std::io::Result<Option<Class>> {
-    let seconds = |nanoseconds: u64| (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
-    Ok(Some(match record.tail {
-        Tail::Eventfd { count, flags, id } => {
-            let semaphore = flags & EFD_SEMAPHORE;
-            writeln!(text, "eventfd-count: {count:x}\neventfd-id: {id}")?;
-            writeln!(text, "eventfd-semaphore: {semaphore}")?;
-            Class::Eventfd
-        }
-        Tail::Timerfd {
-            remaining,
-            interval,
-            ticks,
-            clock,
-        } => {
-            let (value, interval) = (seconds(remaining), seconds(interval));
-            writeln!(text, "clockid: {clock}\nticks: {ticks}")?;
-            writeln!(text, "it_value: ({}, {})", value.0, value.1)?;
-            writeln!(text, "it_interval: ({}, {})", interval.0, interval.1)?;
-            Class::Timerfd
-        }
+    Ok(match record.tail {
         Tail::Signalfd(others) => {
             writeln!(text, "sigmask:\t{:016x}", !others)?;
-            Class::Signalfd
+            Some(Class::Signalfd)
         }
         Tail::Pidfd(pid) => {
             writeln!(text, "Pid:\t{pid}")?;
-            Class::Pidfd
+            Some(Class::Pidfd)
         }
         _ => {
             if let Some(index) = record.terminal {
                 writeln!(text, "tty-index:\t{index}")?;
             }
-            return Ok(None);
+            None
         }
-    }))
+    })
 }
 
 fn stat(record: &Record<'_>) -> FileStat {

@@ -5,7 +5,11 @@
 //! descriptors alone. If the program cannot be loaded, there is no walk, and `/proc` is read as
 //! usual.
 
+mod common;
 mod entry;
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
+mod process;
 mod record;
 pub(super) mod search;
 mod socket;
@@ -17,8 +21,10 @@ use std::ops::Range;
 use std::sync::{Mutex, OnceLock};
 
 use fdguard_core::{Fd, Pid};
-use fdguard_kernel::DescriptorProgram;
+use fdguard_kernel::{DescriptorProgram, WantedRecords};
 
+#[cfg(feature = "fuzzing")]
+pub use self::fuzzing::fuzz_walk;
 use self::stream::RecordStream;
 
 /// The most programs, each for a thread with a part of one table.
@@ -36,31 +42,43 @@ struct LoadedOnce {
     /// Absent without the privilege (`CAP_BPF` and `CAP_PERFMON`), and on kernels that lack
     /// something it needs.
     program: OnceLock<Option<DescriptorProgram>>,
-    /// Held while a walk is read: the program has one buffer, and one range of numbers.
+    /// Held while a walk is read: the program has one buffer, and one reader's wishes.
     turn: Mutex<()>,
 }
 
 impl KernelReader {
     /// The records of every table visible from fdguard's pid namespace.
     fn records(&self) -> Option<RecordStream<'_>> {
-        let [first, ..] = &self.programs;
-        first.records(None, 0..u32::MAX)
+        self.part(0, None, WantedRecords::default())
+    }
+
+    /// The same for some of the processes, and with a record of each: each part has its own
+    /// program. The number of parts is a power of two.
+    fn processes(&self, part: u32, parts: u32) -> Option<RecordStream<'_>> {
+        let wanted = WantedRecords {
+            part: (parts - 1, part),
+            processes: true,
+            ..WantedRecords::default()
+        };
+        self.part(part, None, wanted)
     }
 
     /// The records of a part of the table of one process, as `/proc/PID` shows it: each part has
     /// its own program.
-    fn records_of(&self, part: u32, process: Pid, range: Range<Fd>) -> Option<RecordStream<'_>> {
-        let part = usize::try_from(part).ok()?;
-        self.programs.get(part)?.records(Some(process), range)
+    fn records_of(&self, part: u32, process: Pid, numbers: Range<Fd>) -> Option<RecordStream<'_>> {
+        let wanted = WantedRecords {
+            numbers,
+            ..WantedRecords::default()
+        };
+        self.part(part, Some(process), wanted)
     }
-}
 
-impl LoadedOnce {
-    fn records(&self, of: Option<Pid>, range: Range<Fd>) -> Option<RecordStream<'_>> {
+    fn part(&self, part: u32, of: Option<Pid>, wanted: WantedRecords) -> Option<RecordStream<'_>> {
+        let LoadedOnce { program, turn } = self.programs.get(usize::try_from(part).ok()?)?;
         let load = || DescriptorProgram::load().ok();
-        let program = self.program.get_or_init(load).as_ref()?;
+        let program = program.get_or_init(load).as_ref()?;
         let walk = program.walk(of).ok()?;
-        Some(RecordStream::new(walk, (program, &self.turn), range))
+        Some(RecordStream::new(walk, (program, turn), wanted))
     }
 }
 

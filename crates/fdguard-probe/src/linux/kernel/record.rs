@@ -6,6 +6,9 @@ use fdguard_core::{Fd, Pid};
 pub(super) const SOCKFS: u64 = 0x534f_434b;
 pub(super) const PIPEFS: u64 = 0x5049_5045;
 
+/// From this kind on, a record is not about a descriptor.
+const PROCESS: u32 = 10;
+
 /// Bytes before what depends on the kind.
 pub(super) const HEAD: usize = 96;
 
@@ -14,6 +17,8 @@ pub(super) const MARK_MORE: u16 = 1;
 /// The number was reused while the record was made, the path is too long for it, or something could
 /// not be read.
 pub(super) const MARK_UNSURE: u16 = 2;
+/// Something beside this number refers to the open file.
+const MARK_SHARED: u16 = 4;
 
 /// Offset of each field in the record, as in `descriptors.bpf.c`.
 pub(super) mod at {
@@ -65,6 +70,12 @@ pub(super) enum Tail<'a> {
     Inet(&'a [u8]),
     Unix(&'a [u8]),
     Netlink(&'a [u8]),
+    /// What an epoll instance has registered.
+    Epoll(&'a [u8]),
+    /// No descriptor, but a process: its descriptors follow. `super::process` reads the bytes.
+    Process(&'a [u8]),
+    /// The process is still alive after the last of its descriptors.
+    Complete,
 }
 
 /// One descriptor, as the kernel saw it at one moment.
@@ -101,6 +112,14 @@ impl<'a> Record<'a> {
     pub(super) fn skip(bytes: &'a [u8]) -> Option<&'a [u8]> {
         let length = usize::try_from(u32::from_ne_bytes(field(bytes, at::LENGTH)?)).ok()?;
         bytes.get(length..).filter(|_| length >= HEAD)
+    }
+
+    /// Process and kind of the first record, and the bytes after it; `None` if it is not whole.
+    pub(super) fn peek(bytes: &'a [u8]) -> Option<(Pid, bool, &'a [u8])> {
+        let rest = Self::skip(bytes)?;
+        let kind = u32::from_ne_bytes(field(bytes, at::KIND)?);
+        let pid = u32::from_ne_bytes(field(bytes, at::PID)?);
+        Some((pid, kind < PROCESS, rest))
     }
 
     /// The first record, and the bytes after it; `None` at the end, and for anything that is not a
@@ -145,6 +164,11 @@ impl<'a> Record<'a> {
         self.marks & MARK_UNSURE == 0
     }
 
+    /// Whether something beside this number refers to the open file, for a moment at least.
+    pub(super) fn is_shared(&self) -> bool {
+        self.marks & MARK_SHARED != 0
+    }
+
     /// Whether its inode alone identifies it.
     pub(super) fn is_socket_or_pipe(&self) -> bool {
         matches!(self.magic, SOCKFS | PIPEFS)
@@ -179,6 +203,9 @@ impl<'a> Tail<'a> {
             6 => Self::Inet(bytes),
             7 => Self::Unix(bytes),
             8 => Self::Netlink(bytes),
+            9 => Self::Epoll(bytes),
+            PROCESS => Self::Process(bytes),
+            11 => Self::Complete,
             _ => Self::None,
         })
     }

@@ -75,7 +75,9 @@ fn glimpse<'a>(record: &Record<'a>) -> Glimpse<'a> {
         _ if record.is_socket_or_pipe() => Glimpse::Inode(record.ino),
         Tail::Eventfd { id, .. } => Glimpse::Eventfd(u64::from(id)),
         Tail::Path(text) => Glimpse::Link(text, record.ino),
-        Tail::Timerfd { .. } | Tail::Signalfd(_) | Tail::Pidfd(_) => Glimpse::Link(b"", record.ino),
+        Tail::Timerfd { .. } | Tail::Signalfd(_) | Tail::Pidfd(_) | Tail::Epoll(_) => {
+            Glimpse::Link(b"", record.ino)
+        }
         _ => Glimpse::Unknown,
     }
 }

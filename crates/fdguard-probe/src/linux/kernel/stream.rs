@@ -1,11 +1,9 @@
 //! The records of one iterator, in chunks of whole records.
 
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
-use fdguard_core::Fd;
-use fdguard_kernel::DescriptorProgram;
+use fdguard_kernel::{DescriptorProgram, WantedRecords};
 use rustix::io::Errno;
 
 use super::record::Record;
@@ -18,9 +16,9 @@ const CHUNK: usize = 1 << 15;
 pub(super) struct RecordStream<'a> {
     iterator: OwnedFd,
     program: &'a DescriptorProgram,
-    /// Held while the program writes records: it has one buffer, and one range of numbers.
+    /// Held while the program writes records: it has one buffer, and one reader's wishes.
     turn: &'a Mutex<()>,
-    range: Range<Fd>,
+    wanted: WantedRecords,
     /// The beginning of a record whose end has not been read yet.
     partial: Vec<u8>,
 }
@@ -29,13 +27,13 @@ impl<'a> RecordStream<'a> {
     pub(super) fn new(
         iterator: OwnedFd,
         (program, turn): (&'a DescriptorProgram, &'a Mutex<()>),
-        range: Range<Fd>,
+        wanted: WantedRecords,
     ) -> Self {
         Self {
             iterator,
             program,
             turn,
-            range,
+            wanted,
             partial: Vec::new(),
         }
     }
@@ -48,7 +46,7 @@ impl<'a> RecordStream<'a> {
             let known = chunk.len();
             chunk.resize(known + CHUNK, 0);
             let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            self.program.set_range(&self.range)?;
+            self.program.want(&self.wanted)?;
             let read = read(&self.iterator, &mut chunk[known..])?;
             drop(turn);
             chunk.truncate(known + read);

@@ -21,20 +21,6 @@ pub(in super::super) const WORTH_A_WALK: u64 = 512;
 const WORTH_TWO: u32 = 2048;
 
 impl Probe {
-    /// The table from the records of a walk over all of them, without what the passes add that need
-    /// no open table.
-    pub(in super::super) fn table_by_records(
-        &self,
-        pid: Pid,
-        base: &OwnedFd,
-        records: &[u8],
-    ) -> Result<TableDraft, Errno> {
-        let reader = TableReader::new(self, pid, base);
-        let mut table = TableDraft::new(pid);
-        reader.add(&mut table, records, &|_| true)?;
-        reader.finish(table)
-    }
-
     /// The table by a kernel walk over it alone, on several cores; `None` if there can be no such
     /// walk, or if it found nothing of this process.
     pub(in super::super) fn table_by_walk(
@@ -45,10 +31,8 @@ impl Probe {
         threads: usize,
     ) -> Option<Result<TableDraft, Errno>> {
         let reader = TableReader::new(self, process.0, base);
-        match reader.walk(kernel, process, threads, &|_| true)? {
-            Ok(table) => Some(reader.finish(table)),
-            Err(error) => Some(Err(error)),
-        }
+        let table = reader.walk(kernel, process, threads, &|_| true)?;
+        Some(table.map(|table| reader.finish(table)))
     }
 
     /// The same for some numbers, ascending, and without the passes.
@@ -98,12 +82,19 @@ fn join(
 }
 
 /// Makes entries of records.
-struct TableReader<'a> {
+pub(super) struct TableReader<'a> {
     probe: &'a Probe,
     pid: Pid,
-    base: &'a OwnedFd,
+    base: Base<'a>,
     /// Opened only if something needs it.
     dir: OnceLock<Result<TableDir, Errno>>,
+}
+
+/// The directory of the process.
+enum Base<'a> {
+    Open(&'a OwnedFd),
+    /// Opened only if something needs it: the process has this start time.
+    Later(u64),
 }
 
 impl<'a> TableReader<'a> {
@@ -111,7 +102,17 @@ impl<'a> TableReader<'a> {
         Self {
             probe,
             pid,
-            base,
+            base: Base::Open(base),
+            dir: OnceLock::new(),
+        }
+    }
+
+    /// For a process whose directory is not open.
+    pub(super) fn later(probe: &'a Probe, pid: Pid, start_ticks: u64) -> Self {
+        Self {
+            probe,
+            pid,
+            base: Base::Later(start_ticks),
             dir: OnceLock::new(),
         }
     }
@@ -174,12 +175,18 @@ impl<'a> TableReader<'a> {
     }
 
     fn dir(&self) -> Result<&TableDir, Errno> {
-        let open = || self.probe.table_dir(self.pid, self.base);
+        let open = || match self.base {
+            Base::Open(base) => self.probe.table_dir(self.pid, base),
+            Base::Later(start_ticks) => {
+                let base = self.probe.reopen_process(self.pid, start_ticks)?;
+                self.probe.table_dir(self.pid, &base)
+            }
+        };
         self.dir.get_or_init(open).as_ref().map_err(|error| *error)
     }
 
     /// Adds the descriptors of these records, ascending as they are.
-    fn add(
+    pub(super) fn add(
         &self,
         table: &mut TableDraft,
         mut records: &[u8],
@@ -196,12 +203,15 @@ impl<'a> TableReader<'a> {
                 Some(entry) => {
                     table.listed += 1;
                     table.add(entry);
+                    let shared = record.is_shared().then_some((record.fd, record.file));
+                    table.shared.extend(shared);
                 }
                 None => unclear.push(record.fd),
             }
         }
         if !unclear.is_empty() {
             self.add_unclear(table, &unclear)?;
+            table.by_proc.append(&mut unclear);
             table.entries[first..].sort_by_key(|entry| entry.fd);
         }
         Ok(())
@@ -225,11 +235,11 @@ impl<'a> TableReader<'a> {
     }
 
     /// The table, with what needs it to be open.
-    fn finish(&self, mut table: TableDraft) -> Result<TableDraft, Errno> {
+    pub(super) fn finish(&self, mut table: TableDraft) -> TableDraft {
         table.by_kernel = true;
         pass::run_open(&mut table, Needs::Table, &|| {
             self.dir().ok().map(TableDir::as_fd)
         });
-        Ok(table)
+        table
     }
 }

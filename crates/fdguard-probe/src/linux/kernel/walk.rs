@@ -1,183 +1,332 @@
-//! One kernel walk over all tables, shared by the threads that read processes: one of them makes
-//! it, the others take the completed parts.
+//! Walks over all tables, on several cores: each has its own part of the processes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::AsFd as _;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use fdguard_core::Pid;
-use rustc_hash::FxHashMap;
+use fdguard_core::snapshot::Process;
+use fdguard_core::workload::Workload;
+use fdguard_core::{Pid, Text};
+use fdguard_proc::{cmdline, status::ProcStatus};
+use jiff::Timestamp;
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::io::Errno;
 
-use super::KernelReader;
-use super::record::Record;
+use super::super::process::Basics;
+use super::super::snapshot::ProcessDraft;
+use super::super::table::TableDraft;
+use super::super::{Probe, files};
+use super::common::CommonValues;
+use super::process::{CgroupKey, ExeKey, ProcessRecord};
+use super::record::{Record, Tail};
+use super::table::TableReader;
+use super::{KernelReader, MOST_PARTS};
+use crate::workers;
 
-/// The records of one process.
-#[derive(Debug, Default)]
-pub(in super::super) struct Records {
-    start_ticks: u64,
-    bytes: Vec<u8>,
-}
-
-impl Records {
-    /// The bytes, if they belong to the process that started then.
-    pub(in super::super) fn of_start(&self, ticks: Option<u64>) -> Option<&[u8]> {
-        (ticks == Some(self.start_ticks)).then_some(&self.bytes)
+impl Probe {
+    /// The wanted processes, as far as the kernel describes them and their tables completely. The
+    /// others must be read through `/proc`.
+    pub(in super::super) fn drafts_by_walk(
+        &self,
+        kernel: &KernelReader,
+        wanted: &[Pid],
+        threads: usize,
+    ) -> FxHashMap<Pid, ProcessDraft> {
+        let shared = Shared {
+            probe: self,
+            wanted: wanted.iter().copied().collect(),
+            executables: CommonValues::default(),
+            workloads: CommonValues::default(),
+            has_first_users: OnceLock::new(),
+        };
+        let threads = threads.clamp(1, MOST_PARTS);
+        let parts = 1 << threads.ilog2();
+        let next = AtomicU32::new(0);
+        let drafts = workers::run(1 << threads.ilog2(), || {
+            let part = next.fetch_add(1, Ordering::Relaxed);
+            let mut open = OpenProcess::new(&shared);
+            // A walk that cannot begin or breaks off leaves the rest to `/proc`.
+            let _end = open.walk(kernel, (part, parts));
+            open.drafts
+        });
+        let drafts = drafts.into_iter().flatten();
+        drafts.map(|draft| (draft.pid, draft)).collect()
     }
 }
 
-/// A walk that can be used while it is in progress.
-#[derive(Debug, Default)]
-pub(in super::super) struct Walk {
-    begun: AtomicBool,
-    state: Mutex<State>,
-    moved: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Everything below this pid is complete.
-    complete: Pid,
-    over: bool,
-    records: FxHashMap<Pid, Records>,
-}
-
-impl Walk {
-    /// Makes the walk, on the first thread to call this; the others return at once.
-    pub(in super::super) fn make(&self, kernel: &KernelReader) {
-        if self.begun.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        // Also if something below panics: no thread may wait forever.
-        let _over = Over(self);
-        if self.read_all(kernel).is_none() {
-            self.lock().records.clear();
-        }
-    }
-
-    /// The records of this process, once they are complete; `None` if it has none. Some thread must
-    /// make the walk.
-    pub(in super::super) fn take(&self, pid: Pid) -> Option<Records> {
-        let mut state = self.lock();
-        while !state.over && state.complete <= pid {
-            state = self
-                .moved
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        state.records.remove(&pid)
-    }
-
-    /// `None` if it could not start, or was interrupted: the remaining processes are read from
-    /// `/proc`.
-    fn read_all(&self, kernel: &KernelReader) -> Option<()> {
-        let mut records = kernel.records()?;
-        let mut chunk = Vec::new();
-        let mut open = Open::default();
-        while records.next_chunk(&mut chunk).ok()? {
-            open.take(&chunk);
-            self.publish(&mut open);
-        }
-        open.finish();
-        self.publish(&mut open);
-        Some(())
-    }
-
-    /// Publishes what is complete.
-    fn publish(&self, open: &mut Open) {
-        let mut state = self.lock();
-        state.complete = open.pid;
-        state.records.extend(open.done.drain(..));
-        self.moved.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What the parts of a walk share.
+struct Shared<'a> {
+    probe: &'a Probe,
+    wanted: FxHashSet<Pid>,
+    executables: CommonValues<ExeKey, Option<Text>>,
+    workloads: CommonValues<CgroupKey, Option<Workload>>,
+    /// Whether users have the same numbers here as in the first user namespace.
+    has_first_users: OnceLock<bool>,
 }
 
 /// The process whose records are arriving, and the completed ones.
-#[derive(Debug, Default)]
-struct Open {
-    pid: Pid,
-    records: Records,
-    done: Vec<(Pid, Records)>,
+struct OpenProcess<'a> {
+    shared: &'a Shared<'a>,
+    current: Option<Current<'a>>,
+    drafts: Vec<ProcessDraft>,
+    buffer: Vec<u8>,
 }
 
-impl Open {
+struct Current<'a> {
+    pid: Pid,
+    start_ticks: u64,
+    process: ProcessRecord,
+    reader: TableReader<'a>,
+    table: TableDraft,
+}
+
+impl<'a> OpenProcess<'a> {
+    fn new(shared: &'a Shared<'a>) -> Self {
+        Self {
+            shared,
+            current: None,
+            drafts: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Reads one part of the processes.
+    fn walk(&mut self, kernel: &KernelReader, (part, parts): (u32, u32)) -> Result<(), Errno> {
+        let records = kernel.processes(part, parts);
+        let mut records = records.ok_or(Errno::NOSYS)?;
+        let mut chunk = Vec::new();
+        while records.next_chunk(&mut chunk)? {
+            self.take(&chunk);
+        }
+        Ok(())
+    }
+
     /// Takes a chunk of records.
-    fn take(&mut self, bytes: &[u8]) {
-        let mut rest = bytes;
-        while let Some((record, tail)) = Record::take(rest) {
-            if record.pid != self.pid {
-                self.finish();
-                self.pid = record.pid;
-                self.records.start_ticks = record.start_ticks();
+    fn take(&mut self, mut rest: &[u8]) {
+        while let Some((_, is_descriptor, _)) = Record::peek(rest) {
+            if is_descriptor {
+                rest = self.take_descriptors(rest);
+                continue;
             }
-            let length = rest.len() - tail.len();
-            self.records.bytes.extend_from_slice(&rest[..length]);
+            let Some((record, tail)) = Record::take(rest) else {
+                return;
+            };
+            self.take_edge(&record);
             rest = tail;
         }
     }
 
-    /// No more records of this process will come.
-    fn finish(&mut self) {
-        let records = std::mem::take(&mut self.records);
-        if !records.bytes.is_empty() {
-            self.done.push((self.pid, records));
+    /// Takes the records of descriptors at the start; returns those after them.
+    fn take_descriptors<'b>(&mut self, records: &'b [u8]) -> &'b [u8] {
+        let mut rest = records;
+        let pid = self.current.as_ref().map(|current| current.pid);
+        while let Some((of, true, tail)) = Record::peek(rest)
+            && (pid.is_none() || pid == Some(of))
+        {
+            rest = tail;
         }
+        if rest.len() == records.len() {
+            // Descriptors of another process without its record: both are left to `/proc`.
+            self.current = None;
+            return rest;
+        }
+        let run = &records[..records.len() - rest.len()];
+        if let Some(current) = &mut self.current
+            && current.add(run).is_err()
+        {
+            self.current = None;
+        }
+        rest
+    }
+
+    /// A process begins, or is complete.
+    fn take_edge(&mut self, record: &Record<'_>) {
+        let (pid, start_ticks) = (record.pid, record.start_ticks());
+        let is_current =
+            |current: &Current<'_>| (current.pid, current.start_ticks) == (pid, start_ticks);
+        match record.tail {
+            // The same once more: another walk was read meanwhile.
+            Tail::Process(_) if self.current.as_ref().is_some_and(is_current) => {}
+            Tail::Process(bytes) => {
+                let process = ProcessRecord::read(bytes).filter(|_| self.is_wanted(pid));
+                let probe = self.shared.probe;
+                self.current = process.map(|process| Current {
+                    pid,
+                    start_ticks,
+                    process,
+                    reader: TableReader::later(probe, pid, start_ticks),
+                    table: TableDraft::new(pid),
+                });
+            }
+            Tail::Complete => {
+                let current = self.current.take().filter(is_current);
+                let draft = current.and_then(|current| self.finish(current));
+                self.drafts.extend(draft);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_wanted(&self, pid: Pid) -> bool {
+        self.shared.wanted.contains(&pid)
+    }
+
+    fn finish(&mut self, current: Current<'_>) -> Option<ProcessDraft> {
+        let taken_at = Timestamp::now();
+        // It was alive after its last record, but maybe not while the rest was read.
+        if current.table.count() != current.table.listed {
+            return None;
+        }
+        let basics = self.shared.basics(&current, &mut self.buffer).ok()?;
+        let mut table = current.reader.finish(current.table);
+        table.netns = current
+            .process
+            .netns
+            .map(|ino| format!("net:[{ino}]").into_bytes());
+        Some(ProcessDraft::with_table(basics, taken_at, table))
     }
 }
 
-/// Marks the walk as over when dropped, however it ends.
-struct Over<'a>(&'a Walk);
+impl Current<'_> {
+    fn add(&mut self, records: &[u8]) -> Result<(), Errno> {
+        self.reader.add(&mut self.table, records, &|_| true)
+    }
+}
 
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.lock().over = true;
-        self.0.moved.notify_all();
+impl Shared<'_> {
+    /// What the small files of `/proc/PID` show: from the record, or read once for all processes
+    /// that have it in common.
+    fn basics(&self, current: &Current<'_>, buffer: &mut Vec<u8>) -> Result<Basics, Errno> {
+        let probe = self.probe;
+        let Current {
+            pid,
+            start_ticks,
+            process,
+            ..
+        } = current;
+        let path = |name: &str| format!("{pid}/{name}");
+        let read_exe = || {
+            files::read_link(&probe.proc, path("exe"))
+                .ok()
+                .map(Text::from)
+        };
+        let workload = self.workloads.get(process.cgroups, || probe.workload(*pid));
+        let container = workload.as_ref().and_then(|one| one.container.as_ref());
+        let arguments = files::read_into(&probe.proc, path("cmdline"), buffer)?;
+        let process = Process {
+            pid: *pid,
+            start_time: probe.start_time(*start_ticks),
+            start_ticks: Some(*start_ticks),
+            comm: Text::from(process.comm()),
+            exe: self.executables.get(process.exe, read_exe),
+            cmdline: cmdline::arguments(arguments).map(Text::from).collect(),
+            uid: self.user_of(*pid, process),
+            ppid: Some(process.ppid),
+            pgid: Some(process.pgid),
+            threads: Some(u64::from(process.threads)),
+            children: None,
+            zombies: None,
+            container: container.map(|container| container.id.clone()),
+            workload,
+            ns_pid: Some(process.ns_pid).filter(|inner| inner != pid),
+            cohorts: Vec::new(),
+        };
+        Ok(Basics {
+            process,
+            limits: current.process.limits,
+            table_size: Some(u64::from(current.process.table_size)),
+        })
+    }
+
+    fn user_of(&self, pid: Pid, process: &ProcessRecord) -> Option<u32> {
+        let proc = self.probe.proc.as_fd();
+        let is_first = || {
+            let map = files::read(proc, c"self/uid_map").unwrap_or_default();
+            map.split(u8::is_ascii_whitespace)
+                .filter(|word| !word.is_empty())
+                .eq([&b"0"[..], b"0", b"4294967295"])
+        };
+        if *self.has_first_users.get_or_init(is_first) {
+            return Some(process.uid);
+        }
+        let status = files::read(proc, format!("{pid}/status")).ok()?;
+        ProcStatus::parse(&status).uid
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
+    use std::sync::OnceLock;
+
+    use rustc_hash::FxHashSet;
 
     use super::super::record::{HEAD, at};
-    use super::{Open, Walk};
+    use super::{CommonValues, OpenProcess, Shared};
+    use crate::Probe;
 
-    /// A record without a path, of this process.
-    fn record(pid: u32) -> Vec<u8> {
-        let mut bytes = vec![0; HEAD];
-        let length = u32::try_from(HEAD).unwrap();
-        for (at, word) in [(at::LENGTH, length), (at::PID, pid)] {
+    const PIPE: u32 = 0;
+    const PROCESS: u32 = 10;
+    const COMPLETE: u32 = 11;
+
+    /// A record of a pipe, or the first or last record of a process.
+    fn record(pid: u32, kind: u32) -> Vec<u8> {
+        let tail = if kind == PROCESS { 104 } else { 0 };
+        let mut bytes = vec![0; HEAD + tail];
+        let length = u32::try_from(bytes.len()).unwrap();
+        let words = [
+            (at::LENGTH, length),
+            (at::PID, pid),
+            (at::KIND, kind),
+            (at::MAGIC, 0x5049_5045),
+        ];
+        for (at, word) in words {
             bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }
 
-    #[test]
-    fn a_process_is_complete_when_the_next_one_comes() {
-        let walk = Walk::default();
-        let mut open = Open::default();
-        open.take(&[record(3), record(3), record(8)].concat());
-        walk.publish(&mut open);
-        let records = walk.take(3).unwrap();
-        assert_eq!(
-            records.of_start(Some(0)).unwrap().len(),
-            2 * record(3).len()
-        );
-        assert!(records.of_start(Some(1)).is_none());
-        assert!(walk.take(7).is_none());
-        assert!(walk.lock().complete <= 8);
+    /// The processes that these chunks complete, with the number of their descriptors.
+    fn completed(chunks: &[&[(u32, u32)]]) -> Vec<(u32, Option<u64>)> {
+        let own = std::process::id();
+        let probe = Probe::new().unwrap();
+        let shared = Shared {
+            probe: &probe,
+            wanted: FxHashSet::from_iter([own]),
+            executables: CommonValues::default(),
+            workloads: CommonValues::default(),
+            has_first_users: OnceLock::new(),
+        };
+        let mut open = OpenProcess::new(&shared);
+        for chunk in chunks {
+            let records = chunk.iter().map(|(pid, kind)| record(*pid, *kind));
+            open.take(&records.collect::<Vec<_>>().concat());
+        }
+        let drafts = open.drafts.iter();
+        drafts.map(|draft| (draft.pid, draft.count())).collect()
     }
 
     #[test]
-    fn who_waits_is_woken_when_the_walk_is_over() {
-        let walk = Walk::default();
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| walk.take(u32::MAX));
-            walk.make(&super::super::KernelReader::default());
-            assert!(waiting.join().unwrap().is_none());
-        });
-        assert!(walk.begun.load(Ordering::Relaxed));
+    fn a_process_counts_when_its_end_came() {
+        let own = std::process::id();
+        let (first, pipe, last) = ((own, PROCESS), (own, PIPE), (own, COMPLETE));
+        assert_eq!(completed(&[&[first, pipe, pipe, last]]), [(own, Some(2))]);
+        let parts: &[&[_]] = &[&[first, pipe], &[pipe, pipe], &[last]];
+        assert_eq!(completed(parts), [(own, Some(3))]);
+        // It ended, or the walk did.
+        assert_eq!(completed(&[&[first, pipe]]), []);
+        assert_eq!(
+            completed(&[&[first, pipe], &[(1, PROCESS), (1, PIPE), last]]),
+            []
+        );
+        // Without its beginning, some may be missing.
+        assert_eq!(completed(&[&[pipe, last]]), []);
+        assert_eq!(completed(&[&[first, pipe, (1, PIPE), pipe, last]]), []);
+        // Not wanted.
+        assert_eq!(completed(&[&[(1, PROCESS), (1, PIPE), (1, COMPLETE)]]), []);
+        // The program was used for another walk meanwhile.
+        assert_eq!(
+            completed(&[&[first, pipe], &[first, pipe, last]]),
+            [(own, Some(2))]
+        );
     }
 }

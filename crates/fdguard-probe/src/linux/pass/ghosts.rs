@@ -1,9 +1,8 @@
 //! Epoll registrations that are stale.
 
-use std::collections::HashMap;
-
 use fdguard_core::{Detail, Fd};
 use fdguard_proc::fdinfo::EpollTarget;
+use rustc_hash::FxHashMap;
 
 use super::Links;
 use crate::linux::table::TableDraft;
@@ -15,14 +14,20 @@ pub(super) fn mark(table: &mut TableDraft, _: Links<'_>) {
     if table.epolls.is_empty() {
         return;
     }
-    let entries = table.entries.iter();
-    let entries = entries.map(|entry| (entry.fd, entry.id.map(|id| id.ino)));
-    let sockets = table.sockets.iter().map(|it| (it.fd, Some(it.id.ino)));
-    let held: HashMap<Fd, Option<u64>> = entries.chain(sockets).collect();
+    // Tables are long, and what is registered is little of them: entries are searched, not indexed.
+    let sockets = table.sockets.iter().map(|it| (it.fd, it.id.ino));
+    let sockets: FxHashMap<Fd, u64> = sockets.collect();
     for (fd, registrations) in &table.epolls {
+        let held = |fd: &Fd| {
+            let at = table.entries.binary_search_by_key(fd, |entry| entry.fd);
+            match at {
+                Ok(at) => Some(table.entries[at].id.map(|id| id.ino)),
+                Err(_) => sockets.get(fd).map(|ino| Some(*ino)),
+            }
+        };
         let ghost_fds: Vec<Fd> = registrations
             .iter()
-            .filter(|target| is_ghost(target, held.get(&target.fd)))
+            .filter(|target| is_ghost(target, held(&target.fd)))
             .map(|target| target.fd)
             .collect();
         let Ok(at) = table.entries.binary_search_by_key(fd, |entry| entry.fd) else {
@@ -35,10 +40,10 @@ pub(super) fn mark(table: &mut TableDraft, _: Links<'_>) {
     }
 }
 
-fn is_ghost(target: &EpollTarget, held: Option<&Option<u64>>) -> bool {
+fn is_ghost(target: &EpollTarget, held: Option<Option<u64>>) -> bool {
     match (held, target.ino) {
         (None, _) => true,
-        (Some(Some(now)), Some(registered)) => *now != registered,
+        (Some(Some(now)), Some(registered)) => now != registered,
         // On kernels that print no inode, only absence can be judged.
         _ => false,
     }

@@ -17,6 +17,7 @@ mod bpf;
 pub(super) mod children;
 mod devices;
 mod ghosts;
+mod open_files;
 mod peers;
 mod pidfds;
 mod sockets;
@@ -70,6 +71,7 @@ static PASSES: &[Pass] = &[
     pass(Needs::Descriptors, Tier::Full,  Run::Each(pidfds::describe)),
     pass(Needs::Table,       Tier::Full,  Run::Each(bpf::describe)),
     pass(Needs::Table,       Tier::Full,  Run::Each(devices::describe)),
+    pass(Needs::Table,       Tier::Full,  Run::Tables(open_files::describe)),
     pass(Needs::Search,      Tier::Full,  Run::Tables(peers::describe)),
 ];
 

@@ -140,12 +140,13 @@ fn describe_sharing(holdings: &Holdings, pid: Pid, entry: &mut FdEntry, thing: &
     let before = &all[..all.partition_point(|holder| holder.pid < pid)];
     let after = &all[all.partition_point(|holder| holder.pid <= pid)..];
     let others = before.iter().chain(after);
-    (entry.shared_with, entry.shared_more) = listed(others.copied(), before.len() + after.len());
+    (entry.shared_with, entry.shared_more) =
+        listed(others.copied(), before.len() + after.len(), MOST_LISTED);
 }
 
 fn of_socket(holdings: &Holdings, ino: u64) -> (Vec<FdHolder>, u64) {
     let all = holdings.of(&Thing::Socket(ino));
-    listed(all.iter().copied(), all.len())
+    listed(all.iter().copied(), all.len(), MOST_LISTED)
 }
 
 /// Holders of the opposite end; unknown if none was found and some process could not be read.
@@ -157,7 +158,7 @@ fn other_end(holdings: &Holdings, thing: &Thing) -> (Option<Vec<FdHolder>>, u64)
     let lists: Vec<&[FdHolder]> = opposites.iter().map(|thing| holdings.of(thing)).collect();
     let total = lists.iter().map(|list| list.len()).sum();
     let certain = total > 0 || holdings.unread == 0;
-    let (list, more) = listed(lists.into_iter().flatten().copied(), total);
+    let (list, more) = listed(lists.into_iter().flatten().copied(), total, MOST_LISTED);
     (certain.then_some(list), more)
 }
 
@@ -207,13 +208,17 @@ fn settle_widowed(table: &mut TableDraft) {
 
 /// The holders, ascending, and how many are omitted. If there are too many, each process is named
 /// once before any is named twice: the holder matters more than the number of descriptors.
-fn listed(holders: impl Iterator<Item = FdHolder>, total: usize) -> (Vec<FdHolder>, u64) {
-    let list: Vec<FdHolder> = if total <= MOST_LISTED {
+pub(super) fn listed(
+    holders: impl Iterator<Item = FdHolder>,
+    total: usize,
+    most: usize,
+) -> (Vec<FdHolder>, u64) {
+    let list: Vec<FdHolder> = if total <= most {
         holders.collect()
     } else {
         let mut last = None;
         let first_of_each = |holder: &FdHolder| last.replace(holder.pid) != Some(holder.pid);
-        holders.filter(first_of_each).take(MOST_LISTED).collect()
+        holders.filter(first_of_each).take(most).collect()
     };
     let more = total - list.len();
     (list, more as u64)
@@ -236,7 +241,7 @@ mod tests {
     #[test]
     fn a_few_holders_are_all_listed() {
         let few = [holder(7, 3), holder(7, 4), holder(9, 1)];
-        assert_eq!(listed(few.into_iter(), 3), (few.to_vec(), 0));
+        assert_eq!(listed(few.into_iter(), 3, MOST_LISTED), (few.to_vec(), 0));
     }
 
     #[test]
@@ -244,10 +249,10 @@ mod tests {
         let many = (0..50)
             .map(|fd| holder(7, fd))
             .chain([holder(9, 1), holder(12, 2)]);
-        let (list, more) = listed(many, 52);
+        let (list, more) = listed(many, 52, MOST_LISTED);
         assert_eq!(list, [holder(7, 0), holder(9, 1), holder(12, 2)]);
         assert_eq!(more, 49);
         let crowd = (0..100).map(|pid| holder(pid, 0));
-        assert_eq!(listed(crowd, 100).0.len(), MOST_LISTED);
+        assert_eq!(listed(crowd, 100, MOST_LISTED).0.len(), MOST_LISTED);
     }
 }

@@ -25,7 +25,20 @@ pub(super) struct PythonImage {
     pub(super) offsets: PythonOffsets,
     pub(super) unicode_type: u64,
     pub(super) bytes_type: u64,
+    /// The types of [`PLAIN`], 0 for one that is missing.
+    pub(super) plain: [u64; PLAIN.len()],
 }
+
+/// Types that a walk of the heap must know by their address: dict, tuple and int; then the leaves.
+pub(super) const PLAIN: [&[u8]; 7] = [
+    b"PyDict_Type",
+    b"PyTuple_Type",
+    b"PyLong_Type",
+    b"PyFloat_Type",
+    b"PyBool_Type",
+    b"_PyNone_Type",
+    b"PyComplex_Type",
+];
 
 /// A file with an interpreter, for the kernel to recognise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +104,7 @@ impl FileKey {
 }
 
 impl PythonImage {
-    fn read<'d, R: ReadRef<'d>>(file: R) -> Result<Self, PythonRefusal> {
+    pub(super) fn read<'d, R: ReadRef<'d>>(file: R) -> Result<Self, PythonRefusal> {
         let elf = ElfFile64::<Endianness, R>::parse(file).map_err(|_no| PythonRefusal::NoPython)?;
         if !elf.is_little_endian() {
             return Err(PythonRefusal::Machine);
@@ -133,6 +146,7 @@ impl PythonImage {
             offsets,
             unicode_type,
             bytes_type,
+            plain: symbols.plain,
         })
     }
 }
@@ -150,6 +164,7 @@ struct Symbols {
     /// Functions that 3.10 and 3.9 added.
     added_in_3_10: Option<u64>,
     added_in_3_9: Option<u64>,
+    plain: [u64; PLAIN.len()],
 }
 
 impl Symbols {
@@ -176,12 +191,24 @@ impl Symbols {
                 Ok(b"Py_Version") => &mut self.version,
                 Ok(b"PyModule_AddObjectRef") => &mut self.added_in_3_10,
                 Ok(b"PyFrame_GetBack") => &mut self.added_in_3_9,
-                _ => continue,
+                Ok(name) => {
+                    self.add_plain(name, (symbol.address(), symbol.is_definition()));
+                    continue;
+                }
+                Err(_) => continue,
             };
             // A program that is linked with the library refers to its symbols.
             if symbol.is_definition() {
                 *place = Some(symbol.address());
             }
+        }
+    }
+
+    fn add_plain(&mut self, name: &[u8], (address, is_defined): (u64, bool)) {
+        let place = PLAIN.iter().position(|plain| *plain == name);
+        let place = place.and_then(|place| self.plain.get_mut(place));
+        if let Some(place) = place.filter(|_| is_defined) {
+            *place = address;
         }
     }
 

@@ -48,10 +48,66 @@ pub(crate) fn find_in_program(path: &Path) -> Option<PythonFile> {
     PythonImages::default().find_for_program(path)
 }
 
+/// Reads any file as an interpreter, for the fuzz target.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz_image(bytes: &[u8]) {
+    let _image = image::PythonImage::read(bytes);
+}
+
+/// Reads any code object, for the fuzz target: the version, then four parts of equal size.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_captured_code(bytes: &[u8]) {
+    let Some((version, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let mut parts = bytes.chunks(bytes.len() / 4 + 1).map(<[u8]>::to_vec);
+    let mut part = || parts.next().unwrap_or_default();
+    let captured = CapturedCode {
+        pid: 1,
+        minor: 8 + u16::from(*version % 8),
+        code: 0,
+        identity: 0,
+        object: part(),
+        file: part(),
+        name: part(),
+        lines: Some(part()),
+    };
+    if let Some(code) = PythonCode::decode(&captured) {
+        for instruction in [-1, 0, 2, 40, i32::MAX] {
+            let _line = code.line(instruction);
+        }
+        assert!(code.is_whole() && code.file().len() <= 4 * bytes.len());
+    }
+}
+
 /// Whether a file that was mapped may be Python's library.
 pub(crate) fn is_library(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next();
     name.is_some_and(|name| name.starts_with(b"libpython"))
+}
+
+/// What a walk of the heap must know of an interpreter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PythonHeap {
+    pub(crate) minor: u16,
+    /// The address of `_PyRuntime`.
+    pub(crate) runtime: u64,
+    pub(crate) unicode_type: u64,
+    pub(crate) bytes_type: u64,
+    /// dict, tuple and int; then types of leaves.
+    pub(crate) plain: [u64; 7],
+}
+
+/// The heap of a running process.
+pub(crate) fn find_heap(pid: u32) -> Result<PythonHeap, PythonRefusal> {
+    let process = process::find(pid, &mut PythonImages::default())?;
+    Ok(PythonHeap {
+        minor: process.image.offsets.minor,
+        runtime: process.layout.runtime,
+        unicode_type: process.unicode_type(),
+        bytes_type: process.bytes_type(),
+        plain: process.plain_types(),
+    })
 }
 
 /// Why the Python frames of a process are not known; `None` if it has none.
@@ -151,6 +207,7 @@ impl PythonProcesses {
             file: file.to_owned(),
             function: function.to_owned(),
             line: line.unwrap_or(0),
+            library: None,
         }
     }
 

@@ -36,6 +36,15 @@ impl PythonProcess {
         self.image.bytes_type.wrapping_add(self.bias())
     }
 
+    /// The address of each type of `PLAIN`; 0 for one that the file does not name.
+    pub(super) fn plain_types(&self) -> [u64; super::image::PLAIN.len()] {
+        let bias = self.bias();
+        let loaded = |address: u64| address.wrapping_add(bias);
+        self.image
+            .plain
+            .map(|one| if one == 0 { 0 } else { loaded(one) })
+    }
+
     /// Whether this is one of its code objects.
     pub(super) fn has_code(&self, object: &[u8]) -> bool {
         word(object, self.image.offsets.object_type) == Some(self.layout.code_type)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fdguard_kernel::{KernelEvent, Occurrence};
-use fdguard_wire::{CloseCall, EventKind, EventRecord, OpenCall};
+use fdguard_wire::{CLOSE_FINALIZED, CLOSE_THREADS, CloseCall, EventKind, EventRecord, OpenCall};
 
 use super::KernelRecords;
 use crate::kernel::calls::{close_call, fd_call, is_by_comparison, open_call, open_detail};
@@ -24,12 +24,9 @@ impl KernelRecords {
                 file,
                 arguments,
             } => self.open(table, event, (fd, call, file), arguments),
-            Occurrence::Closed {
-                fd,
-                call,
-                errno,
-                file,
-            } => self.close(table, event, (fd, call, errno, file)),
+            Occurrence::Closed { .. } => self.close(table, event),
+            Occurrence::Started { child } => self.start_child(event, child),
+            Occurrence::Reaped { child } => self.reap_child(event, child),
             Occurrence::ClosedRange { first, last } => {
                 let Some(shared) = self.tables.get_mut(table) else {
                     return;
@@ -153,12 +150,17 @@ impl KernelRecords {
         });
     }
 
-    fn close(
-        &mut self,
-        table: TableId,
-        event: &KernelEvent,
-        (fd, call, errno, file): (u32, u32, u16, u64),
-    ) {
+    fn close(&mut self, table: TableId, event: &KernelEvent) {
+        let Occurrence::Closed {
+            fd,
+            call,
+            errno,
+            file,
+            is_finalized,
+        } = event.what
+        else {
+            return;
+        };
         let Some(shared) = self.tables.get_mut(table) else {
             return;
         };
@@ -179,12 +181,17 @@ impl KernelRecords {
             if let Some(entry) = &closed {
                 process.note_close(fd, entry, event.at);
             }
-            let has_threads = u64::from(process.has_threads);
+            let finalized = if is_finalized { CLOSE_FINALIZED } else { 0 };
+            let threads = if process.has_threads {
+                CLOSE_THREADS
+            } else {
+                0
+            };
             process.push(EventRecord {
                 code: call as u8,
                 errno,
                 stack: event.stack,
-                more: [0, has_threads],
+                more: [0, threads | finalized],
                 ..record(EventKind::Close, (event.at, event.tid), fd)
             });
         });

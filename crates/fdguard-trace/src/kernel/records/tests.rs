@@ -73,6 +73,7 @@ impl Story {
             call: CLOSE,
             errno,
             file: u64::from(errno == 0),
+            is_finalized: false,
         };
         self.event((pid, pid), table, 0, what);
     }
@@ -351,6 +352,7 @@ fn dup2_closes_its_target_and_a_free_target_is_no_close() {
         call: DUP2,
         errno: 0,
         file,
+        is_finalized: false,
     };
     story.event((7, 7), 0xa, 0, dup2(3, 0xf00));
     story.event((7, 7), 0xa, 0, dup2(9, 0));
@@ -460,4 +462,41 @@ fn lost_events_make_every_process_doubtful_and_count_once() {
     assert_eq!(drained, [5, 5]);
     let total = story.table(7).lost_events + story.table(8).lost_events;
     assert_eq!(total, 5);
+}
+
+#[test]
+fn a_child_has_the_number_that_fdguard_sees() {
+    let mut story = Story::with(7, &[]);
+    story.fork(7, 0xa, 8, 0xb);
+    // In a pid namespace of its own the process knows it by another number.
+    story.event((7, 7), 0xa, 21, Occurrence::Started { child: 2 });
+    story.event((7, 70), 0xa, 0, Occurrence::Reaped { child: 2 });
+    // Started before the trace.
+    story.event((7, 7), 0xa, 0, Occurrence::Reaped { child: 9 });
+    let events = story.events(7);
+    let seen: Vec<_> = events
+        .iter()
+        .map(|one| (one.kind, one.more[0], one.stack))
+        .collect();
+    let expected = [
+        (EventKind::Started, 8, 21),
+        (EventKind::Reaped, 8, 0),
+        (EventKind::Reaped, 9, 0),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_close_of_an_interpreter_that_ends_is_marked() {
+    let mut story = Story::with(7, &[]);
+    story.open(7, 0xa, 3, 11);
+    let what = Occurrence::Closed {
+        fd: 3,
+        call: CLOSE,
+        errno: 0,
+        file: 1,
+        is_finalized: true,
+    };
+    story.event((7, 7), 0xa, 0, what);
+    assert_eq!(story.events(7)[1].more[1], fdguard_wire::CLOSE_FINALIZED);
 }

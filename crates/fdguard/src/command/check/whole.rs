@@ -12,7 +12,8 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use super::family::Family;
 use super::{code_of, start};
 use crate::cli::CheckArgs;
-use crate::command::trace::{self, WatchOutcome};
+use crate::command::trace::{self, WatchOutcome, WatchPace};
+use crate::report::why;
 
 /// Runs the program and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
@@ -32,7 +33,11 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
         trace::notify(&format!("not protected: {}", blind.why()));
     }
     family.follow(traced.pid())?;
-    let pace = (args.every, args.length.or(args.soak));
+    let pace = WatchPace {
+        every: args.every,
+        length: args.length.or(args.soak),
+        is_why: args.why,
+    };
     let watched = trace::watch(pace, &probe, &mut traced, settings)?;
     let status = match watched.status {
         Some(status) => status,
@@ -78,7 +83,9 @@ fn conclude(
     let evidence = end.evidence(report.diagnosis, &|process, one| {
         watched.names.name(process, one)
     });
-    Ok(Proof::new(evidence, &leave.allow, settings))
+    let mut proof = Proof::new(evidence, &leave.allow, settings);
+    why::add_to_findings(&mut proof.diagnosis.findings, &watched.whys());
+    Ok(proof)
 }
 
 /// The program's own exit code; 0 if fdguard ended it when its time was up.

@@ -11,12 +11,13 @@ use fdguard_core::{Gap, Pid};
 use fdguard_diagnose::doctor::DoctorStep;
 use fdguard_diagnose::trace::{FdNames, LaunchedProgram, LaunchedTrace, TraceReport};
 use fdguard_process::signals::Signals;
-use fdguard_trace::{AttachedTrace, Options, SiteDetail, monotonic};
+use fdguard_trace::{AttachedTrace, HeapWatch, Options, SiteDetail, monotonic};
 use jiff::Timestamp;
 
 use crate::cli::DoctorArgs;
 use crate::command::trace::attach;
 use crate::exit::{self, HintedError};
+use crate::report::why;
 
 /// The trace beside a doctor's watch.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(super) struct BesideWatch {
     _signals: Arc<Signals>,
     names: FdNames,
     began: Timestamp,
+    /// Which objects hold the descriptors, if that is asked.
+    why: Option<HeapWatch>,
 }
 
 impl DoctorTrace {
@@ -66,6 +69,7 @@ impl DoctorTrace {
             _signals: signals,
             names: FdNames::default(),
             began: Timestamp::now(),
+            why: args.why.then(HeapWatch::default),
         }))))
     }
 
@@ -104,6 +108,9 @@ impl BesideWatch {
         self.names.note_sample(watch, monotonic());
         // If records cannot be read now, the next look or the end reads them.
         drop(self.attached.session.poll());
+        if let Some(why) = &mut self.why {
+            why.look(&mut self.attached.session);
+        }
     }
 
     fn report(
@@ -112,6 +119,9 @@ impl BesideWatch {
         settings: &RuleSettings,
     ) -> anyhow::Result<TraceReport> {
         let has_ended = self.attached.has_ended();
+        if let Some(why) = &mut self.why {
+            why.finish(&mut self.attached.session);
+        }
         attach::leave(&self.attached);
         let session = &mut self.attached.session;
         let state = session.finish(SiteDetail::Every, has_ended)?;
@@ -132,6 +142,8 @@ impl BesideWatch {
         });
         let refused = self.attached.refused().iter().map(attach::refusal_gap);
         report.diagnosis.gaps.extend(refused);
+        let whys = self.why.as_ref().map(HeapWatch::answers);
+        why::add_to_findings(&mut report.diagnosis.findings, &whys.unwrap_or_default());
         Ok(report)
     }
 }

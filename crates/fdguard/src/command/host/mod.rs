@@ -15,15 +15,13 @@ use fdguard_process::reserve;
 use fdguard_supervise::event::{EventSink, LogEvent};
 use serde::Serialize;
 
+use super::listening::{ListenRules, Sockets};
 use crate::cli::HostArgs;
 use crate::exit::{self, HintedError};
 use crate::output;
 
 mod secrecy;
-mod sockets;
 mod token;
-
-use sockets::Sockets;
 
 /// Runs the command.
 pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
@@ -45,7 +43,7 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     if args.mcp {
         return serve_one(args, roots);
     }
-    let sockets = Sockets::plan(args, &inherited)?;
+    let sockets = Sockets::plan(listen_rules(args), &inherited)?;
     let token = token::find(args)?;
     let bound = sockets.bind(inherited)?;
     let sink = sink(args)?;
@@ -75,6 +73,16 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     drop(bound.files);
     ended.map_err(anyhow::Error::new).context("host")?;
     Ok(exit::CLEAN)
+}
+
+fn listen_rules(args: &HostArgs) -> ListenRules<'_> {
+    ListenRules {
+        listen: &args.listen,
+        default: "127.0.0.1:7878",
+        allow_remote: args.access.allow_remote,
+        no_token: args.access.no_token,
+        mode: args.access.mode,
+    }
 }
 
 /// Whether there is a token in memory that sessions must not read. With one MCP client there is

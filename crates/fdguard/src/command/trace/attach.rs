@@ -9,13 +9,10 @@ use fdguard_trace::{
     AttachRefusal, AttachStep, AttachedTrace, Error, LoadRefusal, ObservedTrace, Options,
 };
 
-use super::notes::Notes;
-use super::run_loop::{self, TraceObserver, notify};
-use super::view::{self, Viewer};
-use super::{
-    Finished, Follower, NoObserver, Outputs, Owner, detail, has_findings, host, open, report,
-    source,
-};
+use super::observer::observer;
+use super::run_loop::{self, notify};
+use super::view;
+use super::{Finished, Follower, Outputs, Owner, detail, has_findings, host, open, report, source};
 use crate::cli::{Selection, TraceArgs};
 use crate::command::{pick, settings};
 use crate::exit::{self, HintedError};
@@ -56,18 +53,11 @@ fn attach(args: &TraceArgs, probe: &Probe, pids: &[u32]) -> anyhow::Result<u8> {
     // From here on a signal ends the trace and not fdguard, which would not detach.
     let signals = Signals::listen_for_end()?;
     let mut attached = enter(pids, args, &signals)?;
-    let mut notes = Notes::new(&settings, args.length);
-    let observer: &mut dyn TraceObserver = match &mut follower {
-        Some(follower) => follower,
-        None if args.live => &mut Viewer,
-        None => match &mut notes {
-            Some(notes) => notes,
-            None => &mut NoObserver,
-        },
-    };
-    let pace = (args.every, args.length);
+    let mut observer = observer(args, &settings, follower.as_mut());
+    let pace = super::pace(args);
     let traced = (&mut attached, signals);
-    let watched = run_loop::watch_attached(pace, probe, traced, observer)?;
+    let watched = run_loop::watch_attached(pace, probe, traced, &mut *observer)?;
+    drop(observer);
     // The programs do not wait until their lines are looked up.
     let has_ended = attached.has_ended();
     leave(&attached);
@@ -79,6 +69,7 @@ fn attach(args: &TraceArgs, probe: &Probe, pids: &[u32]) -> anyhow::Result<u8> {
     let finished = Finished {
         report,
         piles: &state.piles,
+        whys: watched.whys(),
         follower,
         outputs,
         stream,

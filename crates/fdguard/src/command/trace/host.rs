@@ -37,6 +37,7 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
     let finished = Finished {
         report: report(&state, &watched, (root, &[]), &settings),
         piles: &state.piles,
+        whys: Vec::new(),
         follower: None,
         outputs,
         stream,

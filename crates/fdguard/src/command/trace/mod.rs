@@ -4,6 +4,7 @@ pub(super) mod attach;
 mod follow;
 mod host;
 mod notes;
+mod observer;
 mod outputs;
 mod report;
 mod run_loop;
@@ -16,7 +17,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::diagnosis::Diagnosis;
@@ -26,24 +27,21 @@ use fdguard_core::proof::Clearance;
 use fdguard_core::rule::RuleSettings;
 use fdguard_diagnose::clearing;
 use fdguard_diagnose::trace::{LaunchedProgram, LaunchedTrace, TraceReport, add_child_piles};
-use fdguard_diagnose::watching::WatchProgress;
 use fdguard_probe::Probe;
-use fdguard_trace::{Error, Options, SiteDetail, TraceState, TracedCommand};
+use fdguard_trace::{Error, Options, ProcessWhy, SiteDetail, TraceState, TracedCommand};
 
 use super::settings;
 use crate::cli::TraceArgs;
 use crate::exit;
 use crate::output::OutputStream;
-use crate::report::unused_allowances;
+use crate::report::{unused_allowances, why};
 use crate::terminal;
 
 use follow::Follower;
-use notes::Notes;
+use observer::{observer, progress};
 use outputs::Outputs;
-use run_loop::{RunningTrace, TraceObserver};
-pub(super) use run_loop::{WatchOutcome, notify};
+pub(super) use run_loop::{WatchOutcome, WatchPace, notify};
 use signals::SignalRequests;
-use view::Viewer;
 
 /// Exit codes as in `env`: fdguard failed, the program could not be run, it was not found.
 pub(super) const FAILED: u8 = 125;
@@ -121,23 +119,17 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     {
         notify(&format!("not protected: {}", blind.why()));
     }
-    let mut notes = Notes::new(&settings, args.length);
-    let observer: &mut dyn TraceObserver = match &mut follower {
-        Some(follower) => follower,
-        None if args.live => &mut Viewer,
-        None => match &mut notes {
-            Some(notes) => notes,
-            None => &mut NoObserver,
-        },
-    };
-    let pace = (args.every, args.length);
-    let watched = run_loop::watch(pace, &probe, &mut traced, &mut requests, observer)?;
+    let mut observer = observer(args, &settings, follower.as_mut());
+    let pace = pace(args);
+    let watched = run_loop::watch(pace, &probe, &mut traced, &mut requests, &mut *observer)?;
+    drop(observer);
     let has_ended = watched.status.is_some();
     let state = traced.session.finish(detail(args), has_ended)?;
     let report = report(&state, &watched, (traced.pid(), &args.command), &settings);
     let report = Finished {
         report,
         piles: &state.piles,
+        whys: watched.whys(),
         follower,
         outputs,
         stream,
@@ -157,6 +149,7 @@ enum Owner {
 struct Finished<'s> {
     report: TraceReport,
     piles: &'s [ChildPile],
+    whys: Vec<ProcessWhy>,
     follower: Option<Follower<'s>>,
     outputs: Outputs,
     stream: Option<OutputStream>,
@@ -176,35 +169,44 @@ impl Finished<'_> {
         clearing::clear(diagnosis, &clearance);
         clearing::apply_clearances(diagnosis);
         let unused = clearance.unused(&clearing::reasons(diagnosis));
+        why::add_to_findings(&mut diagnosis.findings, &self.whys);
         let written = self.outputs.write(&self.report);
         if let Some(follower) = &mut self.follower {
             follower.hazards(&self.report.diagnosis.hazards);
         }
-        write(args, &self.report, &unused, (self.stream, stdout))?;
+        write(
+            args,
+            (&self.report, &self.whys),
+            &unused,
+            (self.stream, stdout),
+        )?;
         written?;
         Ok(self.report.diagnosis)
     }
 }
 
-/// Watches a program until it ends or its time is up. The pace is the interval between looks and
-/// the total length.
+/// How a program is watched.
+fn pace(args: &TraceArgs) -> WatchPace {
+    WatchPace {
+        every: args.every,
+        length: args.length,
+        is_why: args.why,
+    }
+}
+
+/// Watches a program until it ends or its time is up.
 pub(super) fn watch<'p>(
-    pace: (Duration, Option<Duration>),
+    pace: WatchPace,
     probe: &'p Probe,
     traced: &mut TracedCommand,
     settings: &RuleSettings,
 ) -> anyhow::Result<WatchOutcome<'p>> {
-    let mut notes = Notes::new(settings, pace.1);
-    let observer: &mut dyn TraceObserver = match &mut notes {
-        Some(notes) => notes,
-        None => &mut NoObserver,
-    };
     run_loop::watch(
         pace,
         probe,
         traced,
         &mut SignalRequests::listen()?,
-        observer,
+        &mut *progress(settings, pace.length),
     )
 }
 
@@ -244,28 +246,19 @@ fn open(args: &TraceArgs) -> anyhow::Result<Option<OutputStream>> {
     path.map(|path| OutputStream::open(Some(path))).transpose()
 }
 
-/// An observer that ignores everything.
-struct NoObserver;
-
-impl TraceObserver for NoObserver {
-    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
-        while running.step(Instant::now() + PATIENCE)?.0 != WatchProgress::Ended {}
-        Ok(())
-    }
-}
-
 fn write(
     args: &TraceArgs,
-    report: &TraceReport,
+    (report, whys): (&TraceReport, &[ProcessWhy]),
     unused: &[String],
     (stream, stdout): (Option<OutputStream>, Owner),
 ) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     if args.json {
-        serde_json::to_writer(&mut bytes, &report.diagnosis)?;
+        why::write_json(&mut bytes, &report.diagnosis, args.why.then_some(whys))?;
         bytes.push(b'\n');
     } else {
         text::write(&mut bytes, report, terminal::width())?;
+        why::write(&mut bytes, whys, terminal::width())?;
         let columns = crate::report::diagnosis::columns(terminal::width());
         unused_allowances::write(&mut bytes, unused, columns)?;
     }

@@ -18,6 +18,7 @@ use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Error, ObservedTrace, StateParts, TraceSession};
 use serde::Serialize;
 
+use super::outputs::Outputs;
 use super::{PATIENCE, text, view};
 use crate::cli::TraceArgs;
 use crate::command::settings;
@@ -38,6 +39,7 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let probe = Probe::new()?;
     let observed = find(pid)?;
+    let outputs = Outputs::open(args)?;
     let mut live = start_watch(args, &probe, &observed)?;
     let mut session = observed.session();
     if args.live {
@@ -62,6 +64,7 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
             write(out, args, &report, live.watch())
         })?;
     }
+    outputs.write(&report)?;
     Ok(exit_code(&report.diagnosis))
 }
 

@@ -15,7 +15,8 @@ use fdguard_diagnose::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 use fdguard_probe::Probe;
 use fdguard_process::signals::Signals;
 use fdguard_trace::{
-    AttachedTrace, StateParts, TraceSession, TraceState, TracedCommand, monotonic,
+    AttachedTrace, HeapWatch, ProcessWhy, StateParts, TraceSession, TraceState, TracedCommand,
+    monotonic,
 };
 use jiff::Timestamp;
 use rustix::process::Signal;
@@ -43,6 +44,8 @@ pub(in crate::command) struct WatchOutcome<'p> {
     pub(in crate::command) was_ended: bool,
     /// How it ended; `None` if fdguard left before.
     pub(in crate::command) status: Option<ExitStatus>,
+    /// Which objects hold the descriptors, if that is asked.
+    pub(in crate::command) why: Option<HeapWatch>,
 }
 
 impl<'p> WatchOutcome<'p> {
@@ -53,7 +56,16 @@ impl<'p> WatchOutcome<'p> {
             names: FdNames::default(),
             was_ended: false,
             status: None,
+            why: None,
         }
+    }
+
+    /// Which objects hold the descriptors.
+    pub(in crate::command) fn whys(&self) -> Vec<ProcessWhy> {
+        self.why
+            .as_ref()
+            .map(HeapWatch::answers)
+            .unwrap_or_default()
     }
 
     /// Lets the observer see a running program; returns the user's request to end.
@@ -68,8 +80,10 @@ impl<'p> WatchOutcome<'p> {
             program,
             names: FdNames::default(),
             request: None,
+            why: self.why.take(),
         };
         observer.observe(&mut running)?;
+        self.why = running.why;
         self.names = running.names;
         self.live = Some(running.live);
         Ok(running.request)
@@ -81,6 +95,17 @@ impl<'p> WatchOutcome<'p> {
     }
 }
 
+/// How a program is watched.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::command) struct WatchPace {
+    /// The interval between looks.
+    pub(in crate::command) every: Duration,
+    /// The total length.
+    pub(in crate::command) length: Option<Duration>,
+    /// Whether the objects that hold descriptors are asked for.
+    pub(in crate::command) is_why: bool,
+}
+
 /// A program under watch.
 pub(super) struct RunningTrace<'a, 'p> {
     live: LiveWatch<'p>,
@@ -88,6 +113,7 @@ pub(super) struct RunningTrace<'a, 'p> {
     names: FdNames,
     /// A request to end.
     request: Option<Request>,
+    why: Option<HeapWatch>,
 }
 
 /// What is traced.
@@ -125,9 +151,19 @@ pub(super) trait TraceObserver {
     fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()>;
 }
 
+impl<T: TraceObserver> TraceObserver for &mut T {
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
+        (**self).observe(running)
+    }
+}
+
 /// Watches the program until its end, or until a request to leave.
 pub(super) fn watch<'p>(
-    (every, length): (Duration, Option<Duration>),
+    WatchPace {
+        every,
+        length,
+        is_why,
+    }: WatchPace,
     probe: &'p Probe,
     traced: &mut TracedCommand,
     requests: &mut SignalRequests,
@@ -143,6 +179,7 @@ pub(super) fn watch<'p>(
         on_signal: OnSignal::Tell(requests.signals()),
     };
     let mut watched = WatchOutcome::begin();
+    watched.why = is_why.then(HeapWatch::default);
     let mut request = None;
     // `None` if it ended before the first look: its tables are all there is.
     if let Some(live) = start_watch(probe, &plan, traced)? {
@@ -152,6 +189,12 @@ pub(super) fn watch<'p>(
     let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
     watched.was_ended = ended == Some(WatchEnd::TimeUp);
     let is_asked = watched.was_ended || request == Some(Request::End);
+    if let Some(why) = &mut watched.why
+        && !traced.has_ended()?
+    {
+        traced.session.poll()?;
+        why.finish(&mut traced.session);
+    }
     if is_asked {
         traced.session.end_begins();
         traced.signal(Signal::TERM)?;
@@ -166,7 +209,11 @@ pub(super) fn watch<'p>(
 
 /// Watches programs that fdguard attached to until they end, the time is up, or the user stops it.
 pub(super) fn watch_attached<'p>(
-    (every, length): (Duration, Option<Duration>),
+    WatchPace {
+        every,
+        length,
+        is_why,
+    }: WatchPace,
     probe: &'p Probe,
     (attached, signals): (&mut AttachedTrace, Arc<Signals>),
     observer: &mut dyn TraceObserver,
@@ -181,6 +228,7 @@ pub(super) fn watch_attached<'p>(
         on_signal: OnSignal::Tell(signals),
     };
     let mut watched = WatchOutcome::begin();
+    watched.why = is_why.then(HeapWatch::default);
     let living = |plan: WatchPlan| match LiveWatch::start(probe, plan.clone()) {
         // One of several may have ended meanwhile.
         Err(Error::Probe(_)) if plan.pids.len() > 1 => {
@@ -196,6 +244,10 @@ pub(super) fn watch_attached<'p>(
         Ok(live) => {
             let program = TracedPrograms::Attached(&mut *attached);
             watched.observe(live, program, observer)?;
+            if let Some(why) = &mut watched.why {
+                attached.session.poll()?;
+                why.finish(&mut attached.session);
+            }
         }
         // Its tables are all there is.
         Err(Error::Probe(_)) if attached.has_ended() => {}
@@ -236,6 +288,9 @@ impl<'p> RunningTrace<'_, 'p> {
             self.names.note_sample(self.live.watch(), monotonic());
             let session = self.program.session();
             session.poll()?;
+            if let Some(why) = &mut self.why {
+                why.look(session);
+            }
             let subjects = self.live.watch().subjects();
             let living = subjects.filter(|one| one.gone.is_none());
             session.examine(living.map(|one| one.process.pid));

@@ -330,6 +330,7 @@ mod tests {
         let opinion = |pid: u32, comm: &str| ProcessDiagnosis {
             pid,
             comm: comm.into(),
+            workload: None,
             verdict: Verdict::Stable,
             samples: 3,
             watched_seconds: 1.0,

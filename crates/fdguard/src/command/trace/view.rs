@@ -10,7 +10,7 @@ use fdguard_diagnose::watching::{LiveWatch, WatchProgress};
 use fdguard_trace::{StateParts, TraceSession, TraceState};
 use rustix::process::Signal;
 
-use super::NoObserver;
+use super::observer::NoObserver;
 use super::run_loop::{RunningTrace, TraceObserver};
 use crate::exit::HintedError;
 use crate::report::trace::name;

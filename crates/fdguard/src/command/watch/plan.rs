@@ -6,7 +6,7 @@ use fdguard_diagnose::watching::{OnSignal, WatchPlan};
 use fdguard_probe::Probe;
 
 use crate::cli::{Selection, WatchArgs};
-use crate::command::pick;
+use crate::command::pick::{self, GroupSelection};
 use crate::exit::HintedError;
 
 /// The interval between looks without a given length.
@@ -27,10 +27,15 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
             name,
             container,
             unit,
+            pod,
             tree,
         }) => {
-            let grouped = pick::group(probe, container.as_deref(), unit.as_deref())?;
-            pids.extend(grouped);
+            let groups = GroupSelection {
+                container: container.as_deref(),
+                unit: unit.as_deref(),
+                pod: pod.as_ref(),
+            };
+            pids.extend(groups.pick(probe)?);
             (pids, name, tree)
         }
         Some(Selection::All) => {
@@ -50,6 +55,7 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
             name: name.clone(),
             container: None,
             unit: None,
+            pod: None,
             tree: false,
         };
         pick::pick(probe, &named)?;

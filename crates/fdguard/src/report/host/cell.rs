@@ -143,9 +143,11 @@ pub fn command(row: &HostRow) -> String {
         name => sanitize_str(name),
     };
     if row.zombie {
-        format!("{name} (zombie)")
-    } else {
-        name.into_owned()
+        return format!("{name} (zombie)");
+    }
+    match row.workload.as_ref().and_then(|one| one.label()) {
+        Some(label) => format!("{name}  {}", sanitize_str(&label)),
+        None => name.into_owned(),
     }
 }
 

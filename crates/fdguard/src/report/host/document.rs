@@ -4,6 +4,7 @@
 use fdguard_core::growth::Growth;
 use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::snapshot::{Ceilings, Limits, Tier};
+use fdguard_core::workload::Workload;
 use fdguard_core::{Gap, Pid, Text};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -67,6 +68,7 @@ struct Process<'a> {
     crossed_1024: Option<bool>,
     nearest_wall: Option<Wall>,
     growth: Option<GrowthDocument>,
+    workload: Option<&'a Workload>,
 }
 
 #[derive(Serialize)]
@@ -114,6 +116,7 @@ impl<'a> Process<'a> {
                     delta: grown.delta,
                     per_minute: grown.per_minute.map(thousandths),
                 }),
+            workload: row.workload.as_deref(),
         }
     }
 }

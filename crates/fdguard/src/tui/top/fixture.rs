@@ -25,6 +25,7 @@ fn row(pid: u32, ppid: u32, comm: &str, count: u64, soft: u64, table: u64) -> Ho
             hard: Some(soft.max(4096)),
         },
         table_size: Some(table),
+        workload: None,
     }
 }
 
@@ -120,6 +121,7 @@ pub(crate) fn holdings() -> Holdings {
                 id: None,
                 shared_with: Vec::new(),
                 shared_more: 0,
+                open_file: None,
                 flags: None,
             });
         }

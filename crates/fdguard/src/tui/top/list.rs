@@ -66,11 +66,17 @@ pub(super) fn arrange(view: &HostView, growth: &Growth, how: Arrangement<'_>) ->
     rows.into_iter().map(entry).collect()
 }
 
-/// Whether a row matches the filter: a part of the command, or the start of the pid.
+/// Whether a row matches the filter: a part of the command or of its unit, container or pod, or
+/// the start of the pid.
 fn shows(row: &HostRow, filter: &str) -> bool {
     filter.is_empty()
         || row.pid.to_string().starts_with(filter)
         || row.comm.to_lossy().to_lowercase().contains(filter)
+        || row
+            .workload
+            .as_ref()
+            .and_then(|one| one.label())
+            .is_some_and(|label| label.to_lowercase().contains(filter))
 }
 
 /// Unknown values stay last in both directions: a reversed list must not begin with a screen of

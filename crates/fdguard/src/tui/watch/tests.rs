@@ -146,12 +146,13 @@ fn no_size_of_the_screen_is_too_small_or_too_large() {
         for keys in ["", "\n", "g"] {
             let mut state = fixture::judged(watch);
             press(&mut state, watch, keys);
-            // Every width and every height, not every pair.
-            for width in 1..200 {
-                let height = 1 + u16::try_from(usize::from(width) * 7 + nth * 13).unwrap() % 80;
-                screen(&state, watch, width, height);
+            // Every width and every height among the four watches, not every pair.
+            for width in (1 + nth..200).step_by(watches.len()) {
+                let height = 1 + u16::try_from(width * 7 + nth * 13).unwrap() % 80;
+                screen(&state, watch, u16::try_from(width).unwrap(), height);
             }
-            for height in 1..80 {
+            for height in (1 + nth..80).step_by(watches.len()) {
+                let height = u16::try_from(height).unwrap();
                 for width in [1, 2, 10, 39, 40, 61, 80] {
                     screen(&state, watch, width, height);
                 }

@@ -140,7 +140,8 @@ fn start(
     progress: &ProgressLine,
 ) -> anyhow::Result<Server> {
     if let Some(pid) = args.exercise.pid {
-        let running = RunningServer::attach(probe, pid, &stop.signals)?;
+        let no_inspector = args.exercise.no_inspector;
+        let running = RunningServer::attach(probe, pid, no_inspector, &stop.signals)?;
         // If it was stopped meanwhile, the server is left at once.
         stop.check()?;
         return Ok(Server::Attached(Box::new(running)));

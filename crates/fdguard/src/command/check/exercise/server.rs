@@ -47,10 +47,16 @@ pub(super) struct RunningServer {
 
 impl RunningServer {
     /// Attaches to a server and its children, if they allow it. A signal is an error.
-    pub(super) fn attach(probe: &Probe, pid: Pid, signals: &Signals) -> anyhow::Result<Self> {
+    pub(super) fn attach(
+        probe: &Probe,
+        pid: Pid,
+        no_inspector: bool,
+        signals: &Signals,
+    ) -> anyhow::Result<Self> {
         let tree = probe.tree(pid).unwrap_or_else(|_| vec![pid]);
         let options = Options {
             keep_ended: true,
+            no_inspector,
             ..Options::default()
         };
         match attach::attach_to(&tree, &options, signals) {

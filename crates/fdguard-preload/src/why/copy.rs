@@ -1,0 +1,101 @@
+//! The copy of the process: how it begins, waits and ends.
+
+#![expect(unsafe_code, reason = "system calls")]
+
+use core::ffi::c_int;
+
+use fdguard_wire::{WalkRequest, WalkState};
+
+use super::walk;
+use crate::sys;
+
+const RT_SIGACTION: usize = 13;
+const NANOSLEEP: usize = 35;
+const CLONE: usize = 56;
+const WAIT4: usize = 61;
+const KILL: usize = 62;
+const PRCTL: usize = 157;
+const SETRLIMIT: usize = 160;
+const CLONE_FILES: usize = 0x400;
+const PR_SET_PDEATHSIG: usize = 1;
+const PR_SET_NAME: usize = 15;
+const RLIMIT_CORE: usize = 4;
+const SIGKILL: usize = 9;
+/// `__WALL`: such a child is seen by no other `wait`.
+const EVERY_KIND: usize = 0x4000_0000;
+/// Signals of faults: ILL, TRAP, BUS, FPE, SEGV, SYS.
+const FAULTS: [usize; 6] = [4, 5, 7, 8, 11, 31];
+const MONOTONIC: usize = 1;
+
+/// Makes the copy; returns its pid in the process, or a negative `errno`. Signals must be blocked.
+pub(super) fn start(request: &WalkRequest) -> c_int {
+    // SAFETY: a new process with a copy of this memory and of this stack; it has no stack argument,
+    // so both go on from here.
+    let pid = unsafe { sys::call(CLONE, [CLONE_FILES, 0, 0, 0, 0, 0]) };
+    if pid == 0 {
+        live(request);
+    }
+    c_int::try_from(pid).unwrap_or(-1)
+}
+
+/// Ends the copy and waits for its end, which is at once.
+pub(super) fn end(pid: u32) -> c_int {
+    let pid = pid as usize;
+    // Only a child of this process can be meant: a stranger's number is not waited for, nor killed.
+    // SAFETY: takes no memory.
+    let waited = unsafe { sys::call(WAIT4, [pid, 0, EVERY_KIND | 1, 0, 0, 0]) };
+    if waited != 0 {
+        return 0;
+    }
+    // SAFETY: a child that was not waited for keeps its number.
+    let _ = unsafe { sys::call(KILL, [pid, SIGKILL, 0, 0, 0, 0]) };
+    // SAFETY: takes no memory.
+    let _ = unsafe { sys::call(WAIT4, [pid, 0, EVERY_KIND, 0, 0, 0]) };
+    0
+}
+
+/// All that the copy does.
+fn live(request: &WalkRequest) -> ! {
+    become_harmless();
+    if let Some(head) = walk::new_head(request) {
+        let state = walk::walk(request, head);
+        walk::finish(head, state);
+        if state == WalkState::Done {
+            wait(request.patience);
+        } else {
+            // Long enough to be seen.
+            wait(request.patience.min(1000));
+        }
+    }
+    sys::exit(0)
+}
+
+/// It ends with the program, and its faults are nobody's business.
+fn become_harmless() {
+    // SAFETY: takes no memory.
+    let _ = unsafe { sys::call(PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]) };
+    let name = c"fdguard-why".as_ptr() as usize;
+    // SAFETY: a C string of less than 16 bytes.
+    let _ = unsafe { sys::call(PRCTL, [PR_SET_NAME, name, 0, 0, 0, 0]) };
+    // One byte: even a program that takes cores is not started then.
+    let limit = [1_u64, 1];
+    let place = &raw const limit as usize;
+    // SAFETY: the kernel reads two words.
+    let _ = unsafe { sys::call(SETRLIMIT, [RLIMIT_CORE, place, 0, 0, 0, 0]) };
+    let default = [0_usize; 4];
+    for signal in FAULTS {
+        let place = &raw const default as usize;
+        // SAFETY: the kernel reads four words; handlers are the copy's own.
+        let _ = unsafe { sys::call(RT_SIGACTION, [signal, place, 0, 8, 0, 0]) };
+    }
+}
+
+/// Waits to be ended, at most this many milliseconds.
+fn wait(patience: u64) {
+    let end = sys::clock(MONOTONIC).saturating_add(patience.saturating_mul(1_000_000));
+    let nap = [0_u64, 20_000_000];
+    while sys::clock(MONOTONIC) < end {
+        // SAFETY: the kernel reads two words.
+        let _ = unsafe { sys::call(NANOSLEEP, [&raw const nap as usize, 0, 0, 0, 0, 0]) };
+    }
+}

@@ -1,0 +1,232 @@
+//! Names of units, containers and pods, from trees shaped like those of the runtimes.
+
+use std::path::Path;
+use std::process::Command;
+
+use fdguard_core::workload::Workload;
+use fdguard_probe::{Error, Options, Probe, Radar};
+use testkit::FakeProc;
+
+const WEB: &str = "3f4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
+const DB: &str = "aa4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
+const CACHE: &str = "bb4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
+const POD: &str = "12345678-90ab-cdef-1234-567890abcdef";
+
+/// A process in this cgroup.
+fn add(tree: &mut FakeProc, pid: u32, cgroup: &str) {
+    let _process = tree.process(pid).file("cgroup", format!("{cgroup}\n"));
+}
+
+fn probe(tree: &FakeProc) -> Probe {
+    Probe::at(tree.root()).unwrap()
+}
+
+fn label(tree: &FakeProc, pid: u32) -> Option<String> {
+    probe(tree).workload(pid).as_ref().and_then(Workload::label)
+}
+
+#[test]
+fn the_name_of_a_container_is_read_where_its_runtime_keeps_it() {
+    let mut tree = FakeProc::new();
+    add(
+        &mut tree,
+        10,
+        &format!("0::/system.slice/docker-{WEB}.scope"),
+    );
+    tree.file(
+        &format!("var/lib/docker/containers/{WEB}/config.v2.json"),
+        r#"{"Name":"/web"}"#,
+    );
+    add(
+        &mut tree,
+        11,
+        &format!("0::/machine.slice/libpod-{DB}.scope/container"),
+    );
+    tree.file(
+        "var/lib/containers/storage/overlay-containers/containers.json",
+        format!(r#"[{{"id":"{DB}","names":["db"]}}]"#),
+    );
+    add(
+        &mut tree,
+        12,
+        &format!("0::/user.slice/user-7.slice/libpod-{CACHE}.scope"),
+    );
+    tree.file(
+        "home/ann/.local/share/containers/storage/overlay-containers/containers.json",
+        format!(r#"[{{"id":"{CACHE}","names":["cache"]}}]"#),
+    );
+    assert_eq!(label(&tree, 10).as_deref(), Some("container web"));
+    assert_eq!(label(&tree, 11).as_deref(), Some("container db"));
+    assert_eq!(label(&tree, 12).as_deref(), Some("container cache"));
+    let snapshot = probe(&tree).snapshot(10, Options::default()).unwrap();
+    assert_eq!(snapshot.process.container.as_deref(), Some(WEB));
+    let workload = snapshot.process.workload.unwrap();
+    assert_eq!(
+        workload.container.unwrap().runtime.as_deref(),
+        Some("docker")
+    );
+}
+
+#[test]
+fn without_the_state_of_the_runtime_the_id_is_what_is_known() {
+    let mut tree = FakeProc::new();
+    add(&mut tree, 10, &format!("0::/docker/{WEB}"));
+    assert_eq!(label(&tree, 10).as_deref(), Some("container 3f4c1b2a9d8e"));
+    let path = format!("var/lib/docker/containers/{WEB}/config.v2.json");
+    tree.file(&path, "{\"Name\": half of a fi");
+    assert_eq!(label(&tree, 10).as_deref(), Some("container 3f4c1b2a9d8e"));
+}
+
+#[test]
+fn a_pod_is_named_by_the_directories_of_its_logs() {
+    let systemd = POD.replace('-', "_");
+    let slice = format!("kubepods-burstable-pod{systemd}.slice");
+    for cgroup in [
+        format!("0::/kubepods.slice/kubepods-burstable.slice/{slice}/cri-containerd-{WEB}.scope"),
+        format!("0::/kubepods.slice/kubepods-burstable.slice/{slice}/crio-{WEB}.scope"),
+        format!("0::/kubepods/burstable/pod{POD}/{WEB}"),
+        format!("9:pids:/kubepods/pod{POD}/{WEB}\n1:name=systemd:/kubepods/pod{POD}/{WEB}"),
+    ] {
+        let mut tree = FakeProc::new();
+        add(&mut tree, 10, &cgroup);
+        assert_eq!(
+            label(&tree, 10).as_deref(),
+            Some(&*format!("pod {POD}")),
+            "{cgroup}"
+        );
+        tree.file(&format!("var/log/pods/shop_cart-0_{POD}/nginx/0.log"), "");
+        assert_eq!(
+            label(&tree, 10).as_deref(),
+            Some("pod shop/cart-0"),
+            "{cgroup}"
+        );
+        tree.file(
+            &format!("var/log/containers/cart-0_shop_nginx-{WEB}.log"),
+            "",
+        );
+        let named = Some("pod shop/cart-0 (nginx)");
+        assert_eq!(label(&tree, 10).as_deref(), named, "{cgroup}");
+    }
+}
+
+#[test]
+fn containerd_names_pod_and_container_in_its_bundle() {
+    let mut tree = FakeProc::new();
+    add(
+        &mut tree,
+        10,
+        &format!("0::/kubepods/besteffort/pod{POD}/{WEB}"),
+    );
+    tree.file(
+        &format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{WEB}/config.json"),
+        r#"{"annotations":{"io.kubernetes.cri.container-name":"nginx",
+            "io.kubernetes.cri.sandbox-name":"cart-0",
+            "io.kubernetes.cri.sandbox-namespace":"shop"}}"#,
+    );
+    assert_eq!(label(&tree, 10).as_deref(), Some("pod shop/cart-0 (nginx)"));
+}
+
+#[test]
+fn processes_are_selected_by_container_unit_and_pod() {
+    let mut tree = FakeProc::new();
+    add(&mut tree, 10, &format!("0::/docker/{WEB}"));
+    add(&mut tree, 11, &format!("0::/docker/{DB}"));
+    add(&mut tree, 12, "0::/system.slice/web.service/worker");
+    add(&mut tree, 13, &format!("0::/kubepods/pod{POD}/{CACHE}"));
+    add(&mut tree, 14, "0::/");
+    tree.file(
+        &format!("var/lib/docker/containers/{WEB}/config.v2.json"),
+        r#"{"Name":"/web"}"#,
+    );
+    tree.file(&format!("var/log/pods/shop_cart-0_{POD}/x/0.log"), "");
+    let probe = probe(&tree);
+    let found = |pids: Result<Vec<u32>, Error>| pids.unwrap();
+    assert_eq!(found(probe.in_container("web")), [10]);
+    assert_eq!(found(probe.in_container("3f4c")), [10]);
+    assert_eq!(found(probe.in_container("aa4c")), [11]);
+    assert!(found(probe.in_container("")).is_empty());
+    assert!(found(probe.in_container("nobody")).is_empty());
+    assert_eq!(found(probe.of_unit("web")), [12]);
+    assert_eq!(found(probe.in_pod("shop", "cart-0")), [13]);
+    assert!(found(probe.in_pod("other", "cart-0")).is_empty());
+    let mut view = Radar::new().scan(&probe).unwrap();
+    probe.name_rows(&mut view.rows);
+    let named = view.rows.iter().filter(|row| row.workload.is_some());
+    assert_eq!(
+        named.map(|row| row.pid).collect::<Vec<_>>(),
+        [10, 11, 12, 13]
+    );
+}
+
+/// Ends the container with the test.
+struct PodmanContainer(String);
+
+impl Drop for PodmanContainer {
+    fn drop(&mut self) {
+        let removed = Command::new("podman")
+            .args(["rm", "-f", "-t", "0", &self.0])
+            .output();
+        drop(removed);
+    }
+}
+
+/// A container of an image from one local file, as nothing is fetched; or why there is none.
+fn busybox_container(name: &str) -> Result<PodmanContainer, String> {
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"];
+    let mut busybox = busybox.into_iter().filter(|path| Path::new(path).is_file());
+    let busybox = busybox
+        .next()
+        .ok_or("no static busybox to make an image from")?;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("bin")).unwrap();
+    std::fs::copy(busybox, dir.path().join("bin/busybox")).unwrap();
+    let tar = dir.path().join("root.tar");
+    let mut pack = Command::new("tar");
+    pack.arg("-cf")
+        .arg(&tar)
+        .arg("-C")
+        .arg(dir.path())
+        .arg("bin");
+    assert!(pack.status().unwrap().success());
+    let image = format!("localhost/{name}");
+    let mut import = Command::new("podman");
+    import.arg("import").arg(&tar).arg(&image);
+    if !import.output().unwrap().status.success() {
+        return Err("podman cannot import an image here".to_owned());
+    }
+    let mut run = Command::new("podman");
+    run.args(["run", "-d", "--rm", "--network", "none", "--name", name]);
+    run.args([&image, "/bin/busybox", "sleep", "600"]);
+    let container = PodmanContainer(name.to_owned());
+    if !run.output().unwrap().status.success() {
+        return Err("podman cannot run a container here".to_owned());
+    }
+    Ok(container)
+}
+
+#[test]
+fn a_container_of_podman_has_the_name_that_podman_gave_it() {
+    if !testkit::have("podman") {
+        return testkit::skip("podman is not installed");
+    }
+    let name = format!("fdguard-names-{}", std::process::id());
+    let container = match busybox_container(&name) {
+        Ok(container) => container,
+        Err(why) => return testkit::skip(&why),
+    };
+    let probe = Probe::new().unwrap();
+    let inspected = Command::new("podman")
+        .args(["inspect", "-f", "{{.State.Pid}} {{.Id}}", &name])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(inspected.stdout).unwrap();
+    let (pid, id) = text.trim().split_once(' ').unwrap();
+    let pid: u32 = pid.parse().unwrap();
+    let workload = probe.workload(pid);
+    if workload.is_none_or(|one| one.container.is_none()) {
+        return testkit::skip("podman placed the container in no cgroup of its own");
+    }
+    assert_eq!(probe.in_container(&name).unwrap(), [pid]);
+    assert_eq!(probe.in_container(&id[..12]).unwrap(), [pid]);
+    drop(container);
+}

@@ -1,0 +1,245 @@
+//! Stories of findings.
+
+use fdguard_core::Class;
+use fdguard_core::finding::{ClearedNote, Finding};
+use fdguard_core::lint::Severity;
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+
+use super::{FindingBook, FindingChange, FindingPace, FindingState};
+use crate::service::{ServiceKey, ServiceKind};
+
+struct Story {
+    book: FindingBook,
+    now: f64,
+}
+
+fn web() -> ServiceKey {
+    ServiceKey::new(ServiceKind::Unit, "web.service")
+}
+
+fn leak(severity: Severity, count: u64) -> Finding {
+    let mut finding = Finding::new("leak", 7, "web".into(), severity);
+    finding.class = Some(Class::Pipe);
+    finding.count = Some(count);
+    finding
+}
+
+impl Story {
+    fn new() -> Self {
+        Self {
+            book: FindingBook::new(FindingPace::default(), 0),
+            now: 0.0,
+        }
+    }
+
+    fn at(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs_f64(self.now)
+    }
+
+    fn see(&mut self, finding: &Finding) -> Option<FindingChange> {
+        self.now += 5.0;
+        let seen = self.book.see(&web(), finding, self.now, self.at());
+        seen.map(|(change, _)| change)
+    }
+
+    /// This many seconds without a sighting, in steps.
+    fn quiet(&mut self, seconds: u32) -> Vec<FindingChange> {
+        let mut changes = Vec::new();
+        for _ in 0..seconds / 5 {
+            self.now += 5.0;
+            let resolved = self.book.advance(self.now, self.at());
+            changes.extend(resolved.into_iter().map(|(change, _)| change));
+        }
+        changes
+    }
+}
+
+#[test]
+fn a_finding_opens_at_its_second_sight_is_updated_and_resolves() {
+    let mut story = Story::new();
+    assert_eq!(story.see(&leak(Severity::Warning, 10)), None);
+    assert_eq!(
+        story.see(&leak(Severity::Warning, 11)),
+        Some(FindingChange::Opened)
+    );
+    assert_eq!(story.see(&leak(Severity::Warning, 12)), None);
+    assert_eq!(
+        story.see(&leak(Severity::Warning, 40)),
+        Some(FindingChange::Updated)
+    );
+    assert_eq!(
+        story.see(&leak(Severity::Critical, 41)),
+        Some(FindingChange::Updated)
+    );
+    assert_eq!(story.see(&leak(Severity::Critical, 42)), None);
+    assert!(story.quiet(60).is_empty());
+    assert_eq!(story.quiet(120), [FindingChange::Resolved]);
+    assert!(story.quiet(120).is_empty(), "once");
+    let records = story.book.records();
+    assert_eq!(
+        (records.len(), records[0].state),
+        (1, FindingState::Resolved)
+    );
+}
+
+#[test]
+fn a_critical_one_does_not_wait_and_information_is_not_kept() {
+    let mut story = Story::new();
+    assert_eq!(story.see(&leak(Severity::Info, 10)), None);
+    assert_eq!(story.see(&leak(Severity::Info, 10)), None);
+    assert!(story.book.records().is_empty());
+    assert_eq!(
+        story.see(&leak(Severity::Critical, 10)),
+        Some(FindingChange::Opened)
+    );
+}
+
+#[test]
+fn growth_that_may_still_stop_is_reported_only_when_it_lasts() {
+    let mut growth = leak(Severity::Warning, 10);
+    growth.rule = "growth".to_owned();
+    let mut story = Story::new();
+    for _ in 0..100 {
+        assert_eq!(story.see(&growth), None);
+    }
+    story.quiet(600);
+    assert_eq!(story.see(&growth), None, "it had stopped");
+    let opened = (0..130).filter_map(|_| story.see(&growth)).next();
+    assert_eq!(opened, Some(FindingChange::Opened));
+}
+
+#[test]
+fn one_that_flaps_is_the_same_and_stays_open_longer_each_time() {
+    let mut story = Story::new();
+    story.see(&leak(Severity::Critical, 10));
+    let id = story.book.records()[0].id;
+    assert_eq!(story.quiet(130), [FindingChange::Resolved]);
+    assert_eq!(
+        story.see(&leak(Severity::Critical, 10)),
+        Some(FindingChange::Reopened)
+    );
+    assert!(story.quiet(200).is_empty(), "twice as long");
+    assert_eq!(story.quiet(60), [FindingChange::Resolved]);
+    assert_eq!(
+        story.see(&leak(Severity::Critical, 10)),
+        Some(FindingChange::Reopened)
+    );
+    assert!(story.quiet(400).is_empty(), "four times as long");
+    let records = story.book.records();
+    assert_eq!((records[0].id, records[0].flaps), (id, 2));
+}
+
+#[test]
+fn a_restart_of_the_service_continues_its_finding() {
+    let mut story = Story::new();
+    story.see(&leak(Severity::Critical, 10));
+    let mut other = leak(Severity::Critical, 3);
+    other.pid = 99;
+    assert_eq!(
+        story.see(&other),
+        None,
+        "another process of the same service"
+    );
+    assert_eq!(story.book.records().len(), 1);
+    assert_eq!(story.book.records()[0].finding.pid, 99);
+}
+
+#[test]
+fn what_is_watched_but_not_judged_anew_stays_open() {
+    let mut story = Story::new();
+    story.see(&leak(Severity::Critical, 10));
+    for _ in 0..100 {
+        story.now += 5.0;
+        story.book.keep(&web(), 7, story.now);
+        assert!(story.book.advance(story.now, story.at()).is_empty());
+    }
+    assert_eq!(story.quiet(130), [FindingChange::Resolved]);
+}
+
+#[test]
+fn an_accepted_finding_is_quiet_until_its_date() {
+    let mut story = Story::new();
+    story.see(&leak(Severity::Critical, 10));
+    let id = story.book.records()[0].id;
+    let until = story.at() + SignedDuration::from_secs(100);
+    assert!(story.book.accept(id, "known pool", Some(until)).is_some());
+    assert!(story.book.accept(id + 1, "nobody", None).is_none());
+    assert_eq!(story.see(&leak(Severity::Critical, 50)), None);
+    assert_eq!(story.book.records()[0].state, FindingState::Suppressed);
+    assert_eq!(
+        story.book.records()[0].reason.as_deref(),
+        Some("known pool")
+    );
+    assert!(
+        story.quiet(200).is_empty(),
+        "an accepted one does not resolve"
+    );
+    assert_eq!(
+        story.see(&leak(Severity::Critical, 50)),
+        Some(FindingChange::Opened)
+    );
+}
+
+#[test]
+fn a_suppression_of_the_file_closes_what_was_open() {
+    let mut story = Story::new();
+    story.see(&leak(Severity::Critical, 10));
+    let mut cleared = leak(Severity::Critical, 11);
+    cleared.cleared = Some(ClearedNote {
+        reason: "pool".to_owned(),
+        date: "2026-01-01".to_owned(),
+    });
+    assert_eq!(story.see(&cleared), Some(FindingChange::Suppressed));
+    assert_eq!(story.see(&cleared), None);
+}
+
+#[test]
+fn more_findings_than_fit_are_counted() {
+    let mut story = Story::new();
+    for target in 0..3000 {
+        let mut finding = leak(Severity::Critical, 10);
+        finding.target = Some(format!("/srv/{target}").into());
+        story.see(&finding);
+    }
+    assert_eq!(story.book.records().len(), super::MOST);
+    assert_eq!(story.book.dropped(), 1000);
+    story.quiet(130);
+    let mut finding = leak(Severity::Critical, 10);
+    finding.target = Some("/srv/new".into());
+    assert_eq!(
+        story.see(&finding),
+        Some(FindingChange::Opened),
+        "a resolved one gave way"
+    );
+}
+
+proptest! {
+    /// Opens and resolves alternate, whatever happens.
+    #[test]
+    fn nothing_resolves_that_did_not_open(steps in prop::collection::vec(0_u32..4, 1..80)) {
+        let mut story = Story::new();
+        let mut is_open = false;
+        for step in steps {
+            let changes = match step {
+                0 => story.see(&leak(Severity::Warning, 10)).into_iter().collect(),
+                1 => story.see(&leak(Severity::Critical, 90)).into_iter().collect(),
+                2 => story.quiet(30),
+                _ => story.quiet(400),
+            };
+            for change in changes {
+                match change {
+                    FindingChange::Opened | FindingChange::Reopened => {
+                        prop_assert!(!is_open);
+                        is_open = true;
+                    }
+                    FindingChange::Updated => prop_assert!(is_open),
+                    FindingChange::Resolved | FindingChange::Suppressed => {
+                        prop_assert!(is_open);
+                        is_open = false;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What this process costs: processor time, descriptors, memory.
+
+use std::time::Duration;
+
+use fdguard_proc::statm;
+use rustix::param::page_size;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::overview::OwnCost;
+
+/// Processor time of all threads so far.
+pub(crate) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(time.tv_sec.unsigned_abs(), nanos)
+}
+
+/// Descriptors and memory.
+pub(crate) fn measure(cost: &mut OwnCost) {
+    let size = std::fs::metadata("/proc/self/fd").map(|stat| stat.len());
+    // Before Linux 6.2 the size of the directory is 0.
+    let listed = || Some(std::fs::read_dir("/proc/self/fd").ok()?.count() as u64);
+    cost.open_fds = size.ok().filter(|size| *size > 0).or_else(listed);
+    let statm = std::fs::read("/proc/self/statm").ok();
+    cost.resident_bytes = statm.and_then(|text| statm::resident(&text, page_size()));
+}

@@ -1,0 +1,156 @@
+//! OTLP metrics: an `ExportMetricsServiceRequest` with the names of the semantic conventions where
+//! they have one. Pure.
+//!
+//! Each service is a resource (`host.name`, `service.name`, and what names its container or pod),
+//! so that a backend joins it with its other signals. What is about fdguard itself is a resource of
+//! its own.
+
+use std::collections::BTreeMap;
+
+use super::protobuf::Message;
+use crate::metric_sink::MetricSeries;
+use crate::metrics;
+use crate::overview::Overview;
+
+const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.37.0";
+/// The descriptors of a process; fdguard adds up the processes of a service.
+const SEMANTIC_COUNT: &str = "process.unix.file_descriptor.count";
+/// AGGREGATION_TEMPORALITY_CUMULATIVE.
+const CUMULATIVE: u64 = 2;
+
+/// The body of a request.
+pub(crate) fn encode(overview: &Overview, max_series: usize) -> Vec<u8> {
+    let series = metrics::series(overview, max_series);
+    let mut resources: BTreeMap<(String, String), Vec<&MetricSeries>> = BTreeMap::new();
+    for one in &series {
+        let label = |wanted: &str| {
+            let found = one.labels.iter().find(|(name, _)| *name == wanted);
+            found.map(|(_, value)| value.clone()).unwrap_or_default()
+        };
+        let key = (label("kind"), label("service"));
+        resources.entry(key).or_default().push(one);
+    }
+    let time = u64::try_from(overview.taken_at.as_nanosecond()).unwrap_or(0);
+    let mut request = Message::default();
+    for ((kind, service), series) in resources {
+        request.message(1, |resource_metrics| {
+            resource_metrics.message(1, |resource| {
+                for (key, value) in resource_attributes(&overview.host, &kind, &service) {
+                    attribute(resource, 1, key, &value);
+                }
+            });
+            resource_metrics.message(2, |scope_metrics| {
+                scope_metrics.message(1, |scope| {
+                    scope.text(1, "fdguard");
+                    scope.text(2, env!("CARGO_PKG_VERSION"));
+                });
+                write_families(scope_metrics, &series, time);
+                scope_metrics.text(3, SCHEMA_URL);
+            });
+            resource_metrics.text(3, SCHEMA_URL);
+        });
+    }
+    request.finish()
+}
+
+/// What names a service for other signals.
+fn resource_attributes(host: &str, kind: &str, service: &str) -> Vec<(&'static str, String)> {
+    let mut all = vec![
+        ("host.name", host.to_owned()),
+        ("os.type", "linux".to_owned()),
+    ];
+    let name = if service.is_empty() {
+        "fdguard"
+    } else {
+        service
+    };
+    all.push(("service.name", name.to_owned()));
+    match kind {
+        "container" => all.push(("container.name", service.to_owned())),
+        "pod" => {
+            let (namespace, workload) = service.split_once('/').unwrap_or(("", service));
+            all.push(("k8s.namespace.name", namespace.to_owned()));
+            all.push(("k8s.workload.name", workload.to_owned()));
+        }
+        "command" => all.push(("process.command", service.to_owned())),
+        "" => return all,
+        _ => {}
+    }
+    all.push(("fdguard.service.kind", kind.to_owned()));
+    all
+}
+
+/// One metric for each name, with all its points.
+fn write_families(scope: &mut Message, series: &[&MetricSeries], time: u64) {
+    let mut families: BTreeMap<&str, Vec<&MetricSeries>> = BTreeMap::new();
+    for one in series {
+        families.entry(&one.name).or_default().push(one);
+    }
+    for (name, points) in families {
+        let is_count = name == "fdguard_open_fds";
+        let is_counter = points.iter().any(|one| one.is_counter);
+        scope.message(2, |metric| {
+            metric.text(1, &metric_name(name));
+            metric.text(2, points.first().map_or("", |one| &one.help));
+            metric.text(3, unit(name));
+            // The conventions define the count as a sum that goes up and down.
+            let field = if is_count || is_counter { 7 } else { 5 };
+            metric.message(field, |data| {
+                for one in &points {
+                    data.message(1, |point| write_point(point, one, time));
+                }
+                if field == 7 {
+                    data.varint(2, CUMULATIVE);
+                    data.varint(3, u64::from(is_counter));
+                }
+            });
+        });
+    }
+}
+
+fn write_point(point: &mut Message, series: &MetricSeries, time: u64) {
+    point.fixed(3, time.to_le_bytes());
+    point.fixed(4, series.value.to_le_bytes());
+    let of_resource = ["service", "kind"];
+    let own = series
+        .labels
+        .iter()
+        .filter(|(name, _)| !of_resource.contains(name));
+    for (name, value) in own {
+        let key = match *name {
+            "pid" => "process.pid",
+            "comm" => "process.command",
+            other => other,
+        };
+        attribute(point, 7, key, value);
+    }
+}
+
+fn attribute(message: &mut Message, field: u32, key: &str, value: &str) {
+    message.message(field, |pair| {
+        pair.text(1, key);
+        pair.message(2, |any| match (key, value.parse()) {
+            ("process.pid", Ok(number)) => any.varint(3, number),
+            _ => any.text(1, value),
+        });
+    });
+}
+
+/// Dots instead of underscores after the first word, as the conventions write names.
+fn metric_name(name: &str) -> String {
+    if name == "fdguard_open_fds" {
+        return SEMANTIC_COUNT.to_owned();
+    }
+    name.trim_end_matches("_total").replacen('_', ".", 1)
+}
+
+fn unit(name: &str) -> &'static str {
+    match name {
+        _ if name.contains("seconds") => "s",
+        _ if name.ends_with("_bytes") => "By",
+        _ if name.ends_with("_ratio") || name.contains("verdict") => "1",
+        _ if name.ends_with("_per_second") => "{file_descriptor}/s",
+        _ if name.contains("process_open_fds") || name.contains("fd") => "{file_descriptor}",
+        _ => "1",
+    }
+}

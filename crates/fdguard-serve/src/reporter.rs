@@ -1,0 +1,423 @@
+//! Reports what a tick found: to the API, the log, the history, the receivers, the evidence.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fdguard_core::lint::Severity;
+use fdguard_core::log_event::LogEvent;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::delivery::sender::Courier;
+use crate::delivery::{alertmanager, webhook};
+use crate::engine::ServeEvent;
+use crate::evidence::EvidenceKeeper;
+use crate::finding_book::{FindingBook, FindingChange, FindingRecord, FindingState};
+use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, SampleFilter};
+use crate::overview::{DeliveryCounts, Overview};
+use crate::push;
+use crate::serve::LogSink;
+use crate::service::ServiceKey;
+use crate::store::StoreWriter;
+use crate::trace_keeper::TraceKeeper;
+use crate::web::{Published, WebOrder};
+
+/// Seconds between two repetitions of open alerts.
+const REPEAT: f64 = 60.0;
+
+/// The receivers of messages.
+#[derive(Debug, Default)]
+pub(crate) struct Couriers {
+    pub(crate) alertmanager: Option<Courier>,
+    pub(crate) webhook: Option<Courier>,
+    pub(crate) remote_write: Option<Courier>,
+    pub(crate) otlp: Option<Courier>,
+}
+
+/// How often, and how much.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReportPace {
+    /// At most one sample of a service in this time.
+    pub(crate) sample_every: Duration,
+    /// Between two pushes of metrics.
+    pub(crate) push_every: Duration,
+    /// The most series of a push.
+    pub(crate) max_series: usize,
+}
+
+impl Couriers {
+    fn all(&self) -> impl Iterator<Item = (&'static str, &Courier)> {
+        let alerts = self.alertmanager.as_ref().map(|one| ("alertmanager", one));
+        let hook = self.webhook.as_ref().map(|one| ("webhook", one));
+        let write = self.remote_write.as_ref().map(|one| ("remote-write", one));
+        let otlp = self.otlp.as_ref().map(|one| ("otlp", one));
+        [alerts, hook, write, otlp].into_iter().flatten()
+    }
+
+    fn counts(&self) -> DeliveryCounts {
+        self.all().fold(DeliveryCounts::default(), |sum, (_, one)| {
+            let counts = one.counts();
+            DeliveryCounts {
+                sent: sum.sent + counts.sent,
+                failed: sum.failed + counts.failed,
+                dropped: sum.dropped + counts.dropped,
+                queued: sum.queued + counts.queued,
+            }
+        })
+    }
+}
+
+/// All outputs of the loop.
+pub(crate) struct Reporter {
+    host: String,
+    published: Arc<Published>,
+    store: Option<StoreWriter>,
+    couriers: Couriers,
+    evidence: Option<EvidenceKeeper>,
+    tracer: Option<TraceKeeper>,
+    filter: SampleFilter,
+    pace: ReportPace,
+    log: LogSink,
+    repeated: f64,
+    /// When metrics were pushed last.
+    pushed: Option<f64>,
+    /// Rows that the log knows to be lost.
+    lost: u64,
+}
+
+impl Reporter {
+    pub(crate) fn new(host: &str, published: Arc<Published>, store: Option<StoreWriter>) -> Self {
+        Self {
+            host: host.to_owned(),
+            published,
+            store,
+            couriers: Couriers::default(),
+            evidence: None,
+            tracer: None,
+            filter: SampleFilter::new(60.0),
+            pace: ReportPace {
+                sample_every: Duration::from_secs(60),
+                push_every: Duration::from_secs(15),
+                max_series: 10_000,
+            },
+            log: Arc::new(|_| {}),
+            repeated: 0.0,
+            pushed: None,
+            lost: 0,
+        }
+    }
+
+    pub(crate) fn set_outputs(
+        &mut self,
+        couriers: Couriers,
+        evidence: Option<EvidenceKeeper>,
+        tracer: Option<TraceKeeper>,
+        pace: ReportPace,
+        log: LogSink,
+    ) {
+        self.couriers = couriers;
+        self.evidence = evidence;
+        self.tracer = tracer;
+        self.pace = pace;
+        self.filter = SampleFilter::new(pace.sample_every.as_secs_f64());
+        self.log = log;
+    }
+
+    /// One tick.
+    pub(crate) fn report(
+        &mut self,
+        book: &mut FindingBook,
+        mut overview: Overview,
+        events: &[ServeEvent],
+        now: f64,
+    ) {
+        let at = overview.taken_at;
+        if let Some(store) = &self.store {
+            overview.own.history = store.health();
+        }
+        overview.own.deliveries = self.couriers.counts();
+        self.report_trouble(&overview);
+        // Published before the events are sent, so that a client that receives one can read its
+        // finding.
+        let overview = self.published.show(overview);
+        let mut batch = HistoryBatch::default();
+        for event in events {
+            batch.events.extend(self.follow(book, event, at));
+        }
+        self.collect_evidence(book);
+        self.collect_traces(book);
+        self.repeat_alerts(book, now, at);
+        self.push_metrics(&overview, now);
+        batch.samples = self.filter.samples(&overview, now);
+        if let Some(store) = &self.store {
+            store.write(at, batch);
+        }
+        self.published.tell(
+            "tick",
+            &json!({
+                "taken_at": at,
+                "processes": overview.processes,
+                "services": overview.services.len(),
+                "watched": overview.watched.len(),
+                "open_findings": open(&overview.findings).count(),
+            }),
+        );
+    }
+
+    fn follow(
+        &mut self,
+        book: &FindingBook,
+        event: &ServeEvent,
+        at: Timestamp,
+    ) -> Option<(ServiceKey, HistoryEvent)> {
+        let plain = |service: &ServiceKey, event: &str, text: String, deploy| {
+            let event = HistoryEvent {
+                at,
+                event: event.to_owned(),
+                text,
+                deploy,
+                finding: None,
+            };
+            Some((service.clone(), event))
+        };
+        match event {
+            ServeEvent::Appeared(service) => plain(service, "appeared", String::new(), None),
+            ServeEvent::Stopped(service) => plain(service, "stopped", String::new(), None),
+            ServeEvent::Restarted {
+                service,
+                old,
+                new,
+                deploy,
+            } => {
+                let event = LogEvent::for_service("service_restarted", &service.name)
+                    .with("kind", service.kind.word())
+                    .with("old_pid", *old)
+                    .with("pid", *new)
+                    .with("deploy", *deploy);
+                (self.log)(&event);
+                let text = match deploy {
+                    Some(true) => format!("pid {old} -> {new}, the program was replaced"),
+                    Some(false) => format!("pid {old} -> {new}, the same program"),
+                    None => format!("pid {old} -> {new}"),
+                };
+                plain(service, "restarted", text, *deploy)
+            }
+            ServeEvent::Finding { change, id } => self.tell_finding(book.record(*id)?, *change, at),
+        }
+    }
+
+    /// Reports a change of a finding to every output.
+    fn tell_finding(
+        &mut self,
+        record: &FindingRecord,
+        change: FindingChange,
+        at: Timestamp,
+    ) -> Option<(ServiceKey, HistoryEvent)> {
+        let (key, finding) = (&record.key, &record.finding);
+        (self.log)(&log_event(record, change));
+        let message = webhook::message(&self.host, change, record, at);
+        self.published.tell("finding", &message);
+        if let Some(courier) = &self.couriers.webhook {
+            courier.send(message.to_string().into_bytes(), false);
+        }
+        if let Some(courier) = &self.couriers.alertmanager {
+            let mut alert = alertmanager::alert(&self.host, record, at);
+            if change == FindingChange::Suppressed {
+                alert["endsAt"] = json!(at.to_string());
+            }
+            courier.send(json!([alert]).to_string().into_bytes(), false);
+        }
+        let is_critical = finding.severity == Severity::Critical;
+        let is_new = change != FindingChange::Resolved && change != FindingChange::Suppressed;
+        if let Some(evidence) = self.evidence.as_mut().filter(|_| is_critical && is_new) {
+            evidence.keep(&key.service, finding.pid, record.id, at);
+        }
+        let is_confirmed = is_new && finding.rule == "leak";
+        if let Some(tracer) = self.tracer.as_mut().filter(|_| is_confirmed)
+            && tracer.begin(&key.service, finding.pid, record.id, at)
+        {
+            let event = LogEvent::for_service("trace_started", &key.service.name);
+            (self.log)(&event.with("finding", record.id).with("pid", finding.pid));
+        }
+        let event = HistoryEvent {
+            at,
+            event: change.word().to_owned(),
+            text: finding.why.clone(),
+            deploy: None,
+            finding: Some(FindingNote {
+                id: record.id,
+                rule: key.rule.clone(),
+                severity: crate::severity_word(finding.severity).to_owned(),
+                class: key.class.clone(),
+                target: key.target.clone(),
+            }),
+        };
+        Some((key.service.clone(), event))
+    }
+
+    /// Alertmanager takes an alert that is not repeated for resolved.
+    fn repeat_alerts(&mut self, book: &FindingBook, now: f64, at: Timestamp) {
+        let Some(courier) = &self.couriers.alertmanager else {
+            return;
+        };
+        if now - self.repeated < REPEAT {
+            return;
+        }
+        self.repeated = now;
+        let records = book.records();
+        let open = records
+            .iter()
+            .filter(|record| record.state == FindingState::Open);
+        let alerts: Vec<_> = open
+            .map(|record| alertmanager::alert(&self.host, record, at))
+            .collect();
+        if !alerts.is_empty() {
+            courier.send(json!(alerts).to_string().into_bytes(), true);
+        }
+    }
+
+    fn collect_evidence(&mut self, book: &mut FindingBook) {
+        let Some(evidence) = &mut self.evidence else {
+            return;
+        };
+        while let Some(done) = evidence.take() {
+            let event = match &done.path {
+                Ok(path) => {
+                    let path = path.display().to_string();
+                    book.attach_evidence(done.finding, &path);
+                    LogEvent::new("evidence_kept")
+                        .with("finding", done.finding)
+                        .with("file", path)
+                }
+                Err(why) => LogEvent::new("evidence_missing")
+                    .with("finding", done.finding)
+                    .with("why", why.as_str()),
+            };
+            (self.log)(&event);
+        }
+    }
+
+    fn collect_traces(&mut self, book: &mut FindingBook) {
+        let Some(tracer) = &mut self.tracer else {
+            return;
+        };
+        while let Some(done) = tracer.take() {
+            let event = LogEvent::new("trace_done")
+                .with("finding", done.finding)
+                .with(
+                    "line",
+                    done.note.lines.first().map(|line| line.place.clone()),
+                )
+                .with("why", done.note.error.clone());
+            (self.log)(&event);
+            book.attach_trace(done.finding, done.note);
+        }
+    }
+
+    /// Metrics for receivers that do not scrape. One that is away gets the newest when it is back.
+    fn push_metrics(&mut self, overview: &Overview, now: f64) {
+        let is_due = |last: f64| now - last >= self.pace.push_every.as_secs_f64();
+        if !self.pushed.is_none_or(is_due) {
+            return;
+        }
+        self.pushed = Some(now);
+        let most = self.pace.max_series;
+        if let Some(courier) = &self.couriers.remote_write {
+            courier.send(push::encode_remote_write(overview, most), true);
+        }
+        if let Some(courier) = &self.couriers.otlp {
+            courier.send(push::encode_otlp(overview, most), true);
+        }
+    }
+
+    /// What was lost since the last tick.
+    fn report_trouble(&mut self, overview: &Overview) {
+        let history = &overview.own.history;
+        if history.lost_rows > self.lost {
+            let event = LogEvent::new("history_lost")
+                .with("rows", history.lost_rows - self.lost)
+                .with("why", history.error.clone());
+            self.lost = history.lost_rows;
+            (self.log)(&event);
+        }
+        for (to, courier) in self.couriers.all() {
+            if let Some(why) = courier.take_trouble() {
+                let counts = courier.counts();
+                let event = LogEvent::new("delivery_failed")
+                    .with("to", to)
+                    .with("why", why)
+                    .with("queued", counts.queued)
+                    .with("dropped", counts.dropped);
+                (self.log)(&event);
+            }
+        }
+    }
+
+    /// A request of a person.
+    pub(crate) fn obey(&mut self, book: &mut FindingBook, order: WebOrder) {
+        let WebOrder::Suppress {
+            id,
+            reason,
+            until,
+            answer,
+        } = order;
+        let accepted = book.accept(id, &reason, until);
+        let is_known = accepted.is_some();
+        if let (Some(accepted), Some(record)) = (accepted, book.record(id).cloned()) {
+            let at = Timestamp::now();
+            let mut shown = Overview::clone(&self.published.overview());
+            shown.findings = book.records().into_iter().cloned().collect();
+            self.published.show(shown);
+            let event = self.tell_finding(&record, FindingChange::Suppressed, at);
+            if let Some(store) = &self.store {
+                store.accept(accepted);
+                let batch = HistoryBatch {
+                    events: event.into_iter().collect(),
+                    ..HistoryBatch::default()
+                };
+                store.write(at, batch);
+            }
+        }
+        // The client may have gone.
+        let _gone = answer.send(is_known);
+    }
+}
+
+fn open(records: &[FindingRecord]) -> impl Iterator<Item = &FindingRecord> {
+    records
+        .iter()
+        .filter(|record| record.state == FindingState::Open)
+}
+
+/// The rest is noise of the measurement.
+fn tenths(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+fn log_event(record: &FindingRecord, change: FindingChange) -> LogEvent {
+    let (key, finding) = (&record.key, &record.finding);
+    let name = match change {
+        FindingChange::Opened => "finding_opened",
+        FindingChange::Updated => "finding_updated",
+        FindingChange::Reopened => "finding_reopened",
+        FindingChange::Resolved => "finding_resolved",
+        FindingChange::Suppressed => "finding_suppressed",
+    };
+    LogEvent::for_service(name, &key.service.name)
+        .with("kind", key.service.kind.word())
+        .with("finding", record.id)
+        .with("rule", key.rule.as_str())
+        .with("severity", crate::severity_word(finding.severity))
+        .with("pid", finding.pid)
+        .with("comm", finding.comm.to_lossy().into_owned())
+        .with("class", key.class.clone())
+        .with("target", key.target.clone())
+        .with("count", finding.count)
+        .with("rate_per_min", finding.rate_per_min.map(tenths))
+        .with(
+            "eta_seconds",
+            finding.walls.first().map(|wall| wall.eta_seconds.round()),
+        )
+        .with("reason", record.reason.clone())
+        .with("why", finding.why.as_str())
+}

@@ -1,0 +1,386 @@
+//! The whole program: the loop in one thread, the network in another, the history in a third.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fdguard_core::log_event::LogEvent;
+use fdguard_core::rule::RuleSettings;
+use fdguard_http::ListeningSocket;
+use fdguard_probe::Probe;
+use http::header;
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+
+use crate::delivery::client::PostClient;
+use crate::delivery::sender::{self, Courier, DeliveryTask};
+use crate::delivery::signature::WebhookSecret;
+use crate::engine::{Engine, EngineOptions};
+use crate::evidence::{EvidenceKeeper, EvidenceOptions};
+use crate::finding_book::{FindingBook, FindingPace};
+use crate::fleet::FleetOptions;
+use crate::http_client::ReceiverUrl;
+use crate::overview::Overview;
+use crate::push;
+use crate::reporter::{Couriers, ReportPace, Reporter};
+use crate::store::{StoreFile, StoreOptions, StoreWriter};
+use crate::trace_keeper::{TraceKeeper, TraceOptions};
+use crate::web::{Published, WebApi, WebOrder, WebServer, WebSettings, WebSources};
+
+/// Requests that may wait for the loop.
+const ORDERS: usize = 16;
+/// Time for the last answers and messages.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The longest wait for the next tick without looking for a stop.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What to serve.
+#[derive(Debug)]
+pub struct ServeOptions {
+    /// The host's name in alerts.
+    pub host: String,
+    /// Between two scans.
+    pub every: Duration,
+    /// Share of one core.
+    pub budget: f64,
+    /// The most processes under watch.
+    pub max_watched: usize,
+    /// A finding that was not seen for this long is over.
+    pub resolve_after: Duration,
+    /// At most one sample of a service in this time.
+    pub sample_every: Duration,
+    /// The history; `None`: none is kept.
+    pub history: Option<StoreOptions>,
+    /// Bundles for critical findings; `None`: none are kept.
+    pub evidence: Option<EvidenceOptions>,
+    /// The base address of Alertmanager.
+    pub alertmanager: Option<ReceiverUrl>,
+    /// A webhook and its secret.
+    pub webhook: Option<(ReceiverUrl, WebhookSecret)>,
+    /// Metrics that are pushed.
+    pub push: PushOptions,
+    /// Traces of confirmed leaks; `None`: none are made.
+    pub trace: Option<TraceOptions>,
+    /// Where metrics of all hosts are, for the page.
+    pub fleet: Option<FleetOptions>,
+    /// The program that reports traces: fdguard itself.
+    pub program: Option<PathBuf>,
+    /// The HTTP side.
+    pub web: WebSettings,
+}
+
+/// Receivers of metrics.
+#[derive(Clone, Debug, Default)]
+pub struct PushOptions {
+    /// The address for Prometheus remote write.
+    pub remote_write: Option<ReceiverUrl>,
+    /// The address for OTLP over HTTP, with its path.
+    pub otlp: Option<ReceiverUrl>,
+    /// Between two pushes.
+    pub every: Duration,
+}
+
+/// Where log events go.
+pub type LogSink = Arc<dyn Fn(&LogEvent) + Send + Sync>;
+
+/// Why serving cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// `/proc` cannot be read.
+    #[error(transparent)]
+    Probe(#[from] fdguard_probe::Error),
+    /// The history cannot be opened.
+    #[error("history: {0}")]
+    Store(#[from] crate::store::StoreError),
+    /// A socket, thread or runtime.
+    #[error("{what}: {source}")]
+    Io {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A receiver of messages.
+    #[error("{0}")]
+    Receiver(String),
+}
+
+fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
+    move |source| ServeError::Io { what, source }
+}
+
+/// A serving fdguard.
+#[derive(Debug)]
+pub struct Serving {
+    addresses: Vec<SocketAddr>,
+    stop: Option<oneshot::Sender<()>>,
+    stop_loop: SyncSender<()>,
+    loop_thread: Option<JoinHandle<()>>,
+    web_thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    /// Starts everything. The sockets listen already.
+    pub fn start(
+        options: ServeOptions,
+        settings: RuleSettings,
+        sockets: Vec<OwnedFd>,
+        log: LogSink,
+    ) -> Result<Self, ServeError> {
+        let probe = Probe::new()?;
+        let parts = LoopParts::prepare(&options, settings, &log)?;
+        let (couriers, tasks) = couriers(&options)?;
+        let (orders, received) = sync_channel(ORDERS);
+        let sources = WebSources {
+            history: options.history.as_ref().map(|store| store.path.clone()),
+            fleet: options.fleet.clone(),
+            program: options.program.clone(),
+            traces: options.trace.as_ref().map(|trace| trace.dir.clone()),
+        };
+        let published = Arc::clone(&parts.published);
+        let api = WebApi::new(options.web.clone(), published, orders, sources);
+        let (addresses, stop, web_thread) = start_web(api, sockets, tasks)?;
+        let (stop_loop, stopped) = sync_channel(1);
+        let ticks = ServeLoop {
+            every: options.every,
+            orders: received,
+            stopped,
+        };
+        let thread = std::thread::Builder::new().name("fdguard-loop".to_owned());
+        let spawned = thread.spawn(move || ticks.run(&probe, parts, couriers));
+        let loop_thread = spawned.map_err(io("cannot start the loop"))?;
+        Ok(Self {
+            addresses,
+            stop: Some(stop),
+            stop_loop,
+            loop_thread: Some(loop_thread),
+            web_thread: Some(web_thread),
+        })
+    }
+
+    /// Where it listens; nothing for sockets with a path.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Ends everything: the loop first, so that its last messages are sent.
+    pub fn stop(mut self) {
+        // Full: a stop is on its way already.
+        let _on_its_way = self.stop_loop.try_send(());
+        if let Some(thread) = self.loop_thread.take() {
+            drop(thread.join());
+        }
+        if let Some(stop) = self.stop.take() {
+            // The receiver is gone if the network ended first.
+            let _ended = stop.send(());
+        }
+        if let Some(thread) = self.web_thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// A courier and a task for each receiver.
+fn couriers(options: &ServeOptions) -> Result<(Couriers, Vec<DeliveryTask>), ServeError> {
+    let mut tasks = Vec::new();
+    let json: &[_] = &[(header::CONTENT_TYPE, "application/json")];
+    let mut start = |url: &ReceiverUrl, secret: Option<&WebhookSecret>, headers: &[_]| {
+        let client = PostClient::new(url.clone(), headers);
+        let client =
+            client.map_err(|why| ServeError::Receiver(format!("{}: {why}", url.label())))?;
+        let (courier, task) = sender::pair(client, secret.cloned());
+        tasks.push(task);
+        Ok::<Courier, ServeError>(courier)
+    };
+    let alerts = options.alertmanager.as_ref();
+    let alerts = alerts
+        .map(|url| start(&url.below("/api/v2/alerts"), None, json))
+        .transpose()?;
+    let hook = options.webhook.as_ref();
+    let hook = hook
+        .map(|(url, secret)| start(url, Some(secret), json))
+        .transpose()?;
+    let push = &options.push;
+    let remote_write = push.remote_write.as_ref();
+    let remote_write = remote_write
+        .map(|url| start(url, None, &push::remote_write_headers()))
+        .transpose()?;
+    let otlp = push.otlp.as_ref();
+    let otlp = otlp
+        .map(|url| start(url, None, &push::otlp_headers()))
+        .transpose()?;
+    let couriers = Couriers {
+        alertmanager: alerts,
+        webhook: hook,
+        remote_write,
+        otlp,
+    };
+    Ok((couriers, tasks))
+}
+
+type WebParts = (Vec<SocketAddr>, oneshot::Sender<()>, JoinHandle<()>);
+
+/// The network in a thread of its own, with one runtime.
+fn start_web(
+    api: Arc<WebApi>,
+    sockets: Vec<OwnedFd>,
+    tasks: Vec<DeliveryTask>,
+) -> Result<WebParts, ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(4)
+        .thread_keep_alive(Duration::from_secs(1))
+        .build()
+        .map_err(io("cannot start the network"))?;
+    let listening = {
+        let _entered = runtime.enter();
+        let listening = sockets.into_iter().map(ListeningSocket::from_fd);
+        let listening: std::io::Result<Vec<ListeningSocket>> = listening.collect();
+        listening.map_err(io("cannot use the listening socket"))?
+    };
+    let addresses = listening
+        .iter()
+        .filter_map(ListeningSocket::address)
+        .collect();
+    let (stop, stopped) = oneshot::channel();
+    let work = move || {
+        runtime.block_on(async {
+            let deliveries: Vec<_> = tasks
+                .into_iter()
+                .map(|task| tokio::spawn(task.run()))
+                .collect();
+            let server = WebServer::start(&api, listening);
+            // An error means that everything else has ended.
+            let _gone = stopped.await;
+            server.close(LAST_WORDS).await;
+            for delivery in deliveries {
+                drop(tokio::time::timeout(LAST_WORDS, delivery).await);
+            }
+        });
+        runtime.shutdown_timeout(LAST_WORDS);
+    };
+    let thread = std::thread::Builder::new().name("fdguard-http".to_owned());
+    let thread = thread.spawn(work).map_err(io("cannot start the network"))?;
+    Ok((addresses, stop, thread))
+}
+
+/// What the loop needs besides processes.
+pub(crate) struct LoopParts {
+    pub(crate) engine: EngineOptions,
+    pub(crate) settings: RuleSettings,
+    pub(crate) book: FindingBook,
+    pub(crate) published: Arc<Published>,
+    pub(crate) store: Option<StoreWriter>,
+    pub(crate) evidence: Option<EvidenceKeeper>,
+    pub(crate) tracer: Option<TraceKeeper>,
+    pub(crate) pace: ReportPace,
+    pub(crate) log: LogSink,
+}
+
+impl LoopParts {
+    fn prepare(
+        options: &ServeOptions,
+        settings: RuleSettings,
+        log: &LogSink,
+    ) -> Result<Self, ServeError> {
+        let now = Timestamp::now();
+        let pace = FindingPace {
+            resolve_after: options.resolve_after.as_secs_f64(),
+            ..FindingPace::default()
+        };
+        let mut book = FindingBook::new(pace, 0);
+        let mut store = None;
+        if let Some(wanted) = options.history.clone() {
+            let (file, aside) = StoreFile::open(wanted, now)?;
+            if let Some(aside) = aside {
+                let event = LogEvent::new("history_set_aside").with("why", aside.why);
+                log(&event.with("file", aside.to.display().to_string()));
+            }
+            let (accepted, highest) = file.accepted()?;
+            book = FindingBook::new(pace, highest);
+            for one in accepted {
+                book.restore(one);
+            }
+            store = Some(StoreWriter::start(file).map_err(io("cannot start the history"))?);
+        }
+        let every = options.every.as_secs_f64();
+        let first = Overview::empty(options.host.clone(), every, now);
+        Ok(Self {
+            engine: EngineOptions {
+                host: options.host.clone(),
+                every: options.every,
+                budget: options.budget,
+                max_watched: options.max_watched,
+            },
+            settings,
+            book,
+            published: Arc::new(Published::new(first)),
+            store,
+            evidence: options.evidence.clone().map(EvidenceKeeper::new),
+            tracer: options.trace.clone().map(TraceKeeper::new),
+            pace: ReportPace {
+                sample_every: options.sample_every,
+                push_every: options.push.every,
+                max_series: options.web.max_series,
+            },
+            log: Arc::clone(log),
+        })
+    }
+}
+
+/// The loop: a tick when it is due, requests in between.
+struct ServeLoop {
+    every: Duration,
+    orders: Receiver<WebOrder>,
+    stopped: Receiver<()>,
+}
+
+impl ServeLoop {
+    fn run(self, probe: &Probe, parts: LoopParts, couriers: Couriers) {
+        let began = Instant::now();
+        let mut reporter = Reporter::new(&parts.engine.host, parts.published, parts.store);
+        reporter.set_outputs(
+            couriers,
+            parts.evidence,
+            parts.tracer,
+            parts.pace,
+            parts.log,
+        );
+        let mut engine = Engine::new(probe, parts.engine, parts.settings, parts.book);
+        let mut next = Duration::ZERO;
+        loop {
+            let now = began.elapsed();
+            if now >= next {
+                let (overview, events) = engine.tick(now, Timestamp::now());
+                reporter.report(&mut engine.book, overview, &events, now.as_secs_f64());
+                next = self.next_tick(&mut engine, next, began.elapsed());
+            }
+            if self.stopped.try_recv().is_ok() {
+                return;
+            }
+            let wait = next.saturating_sub(began.elapsed()).min(PATIENCE);
+            match self.orders.recv_timeout(wait) {
+                Ok(order) => reporter.obey(&mut engine.book, order),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
+            }
+        }
+    }
+
+    /// In step with the first tick, however long one took.
+    fn next_tick(&self, engine: &mut Engine<'_>, last: Duration, now: Duration) -> Duration {
+        let mut next = last + self.every;
+        if next <= now {
+            engine.was_late();
+            let behind = (now - next).as_nanos() / self.every.as_nanos().max(1);
+            let steps = u32::try_from(behind + 1).unwrap_or(u32::MAX);
+            next += self.every * steps;
+        }
+        next
+    }
+}

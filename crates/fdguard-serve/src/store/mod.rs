@@ -1,0 +1,18 @@
+//! The history on disk: one SQLite file, written by a thread of its own, bounded in age and size.
+//!
+//! The loop hands over batches and never waits for the disk. The file is in WAL mode: a process
+//! that is killed loses at most what it had not handed over. A file that is damaged is set aside
+//! and reported; a disk that is full costs rows, which are counted, and the gap is written down as
+//! soon as there is room.
+
+mod file;
+mod query;
+mod writer;
+
+pub(crate) use file::StoreFile;
+pub use file::{StoreError, StoreOptions};
+pub use query::{ServiceHistory, read_history, read_services};
+pub(crate) use writer::StoreWriter;
+
+#[cfg(test)]
+mod tests;

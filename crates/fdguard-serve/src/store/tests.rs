@@ -1,0 +1,240 @@
+//! The history survives what happens to files.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::file::{StoreFile, StoreOptions};
+use super::{StoreWriter, read_history, read_services};
+use crate::finding_book::{AcceptedFinding, FindingKey};
+use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, HistorySample};
+use crate::overview::ClassTally;
+use crate::service::{ServiceKey, ServiceKind};
+
+fn options(path: &Path, max_disk: u64) -> StoreOptions {
+    StoreOptions {
+        path: path.to_owned(),
+        keep: Duration::from_secs(7 * 86_400),
+        max_disk,
+    }
+}
+
+fn minute(minute: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
+}
+
+fn web() -> ServiceKey {
+    ServiceKey::new(ServiceKind::Unit, "web.service")
+}
+
+fn batch(at: i64, services: usize) -> HistoryBatch {
+    let sample = |n: usize| {
+        let sample = HistorySample {
+            at: minute(at),
+            processes: 2,
+            open_fds: Some(u64::try_from(at).unwrap_or(0) + 10),
+            limit: Some(1024),
+            usage_ratio: Some(0.5),
+            verdict: "growing".to_owned(),
+            classes: Some(vec![ClassTally {
+                class: "pipe".to_owned(),
+                count: 3,
+            }]),
+        };
+        let name = if n == 0 {
+            "web.service".to_owned()
+        } else {
+            format!("s{n}.service")
+        };
+        (ServiceKey::new(ServiceKind::Unit, name), sample)
+    };
+    HistoryBatch {
+        samples: (0..services).map(sample).collect(),
+        events: Vec::new(),
+    }
+}
+
+fn opened(at: i64) -> HistoryEvent {
+    HistoryEvent {
+        at: minute(at),
+        event: "opened".to_owned(),
+        text: "leak".to_owned(),
+        deploy: None,
+        finding: Some(FindingNote {
+            id: 41,
+            rule: "leak".to_owned(),
+            severity: "critical".to_owned(),
+            class: Some("pipe".to_owned()),
+            target: None,
+        }),
+    }
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, aside) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    assert_eq!(aside, None);
+    for at in 0..50 {
+        file.write(&batch(at, 3)).unwrap();
+    }
+    let events = HistoryBatch {
+        events: vec![(web(), opened(50))],
+        ..HistoryBatch::default()
+    };
+    file.write(&events).unwrap();
+    // A reader does not disturb the writer, nor the other way round.
+    for name in ["web", "web.service", "unit web.service", "unit:web.service"] {
+        let found = read_history(&path, name, None).unwrap();
+        assert_eq!(found.len(), 1, "{name}");
+        assert_eq!(found[0].samples.len(), 50);
+        assert_eq!(found[0].samples[7], batch(7, 1).samples[0].1);
+        assert_eq!(found[0].events, [opened(50)]);
+        assert!(found[0].onset.is_some());
+    }
+    assert!(read_history(&path, "we", None).unwrap().is_empty());
+    let recent = read_history(&path, "web", Some(minute(40))).unwrap();
+    assert_eq!(recent[0].samples.len(), 10);
+    assert_eq!(read_services(&path).unwrap().len(), 3);
+    let (_, highest) = file.accepted().unwrap();
+    assert_eq!(highest, 41, "numbers of findings continue");
+}
+
+#[test]
+fn a_killed_writer_leaves_a_file_that_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    for at in 0..20 {
+        file.write(&batch(at, 2)).unwrap();
+    }
+    // The files as they are on disk while the writer runs: what a kill leaves.
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    drop(file);
+    let left = copy.path().join("history.db");
+    let (_file, aside) = StoreFile::open(options(&left, 1 << 26), minute(21)).unwrap();
+    assert_eq!(aside, None);
+    assert_eq!(
+        read_history(&left, "web", None).unwrap()[0].samples.len(),
+        20
+    );
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let write = |at| {
+        let (mut file, aside) = StoreFile::open(options(&path, 1 << 26), minute(at)).unwrap();
+        file.write(&batch(at, 500)).unwrap();
+        aside
+    };
+    assert_eq!(write(1), None);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[4096..middle].fill(0xAA);
+    fs::write(&path, &bytes).unwrap();
+    let aside = write(2).expect("the damage is noticed");
+    assert!(aside.to.is_file() && aside.to.to_string_lossy().contains("history.db.damaged-"));
+    fs::write(
+        &path,
+        b"this was never a database, but has more than a few bytes of text",
+    )
+    .unwrap();
+    drop(fs::remove_file(dir.path().join("history.db-wal")));
+    assert!(write(3).is_some());
+    let found = read_history(&path, "web", None).unwrap();
+    assert_eq!(found[0].samples.len(), 1);
+}
+
+#[test]
+fn the_size_stays_below_its_bound_and_the_oldest_rows_go_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let bound = 1 << 20;
+    let (file, _) = StoreFile::open(options(&path, bound), minute(0)).unwrap();
+    let writer = StoreWriter::start(file).unwrap();
+    for at in 0..400 {
+        writer.write(minute(at), batch(at, 100));
+    }
+    drop(writer);
+    let database = fs::metadata(&path).unwrap().len();
+    assert!(database <= bound, "{database}");
+    let samples = &read_history(&path, "web", None).unwrap()[0].samples;
+    assert!(samples.len() < 400);
+}
+
+#[test]
+fn old_rows_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    file.write(&batch(0, 2)).unwrap();
+    let day = 24 * 60;
+    file.write(&batch(9 * day, 1)).unwrap();
+    file.trim(minute(9 * day)).unwrap();
+    assert_eq!(read_services(&path).unwrap(), [web()]);
+    assert_eq!(
+        read_history(&path, "web", None).unwrap()[0].samples.len(),
+        1
+    );
+}
+
+#[test]
+fn what_had_no_room_is_counted_and_written_down_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (file, _) = StoreFile::open(options(&path, 1 << 18), minute(0)).unwrap();
+    let writer = StoreWriter::start(file).unwrap();
+    // More than the whole file may hold: as on a disk that is full.
+    writer.write(minute(1), batch(1, 20_000));
+    writer.write(minute(2), batch(2, 1));
+    let mut seen = writer.health();
+    while seen.lost_rows == 0 {
+        std::thread::yield_now();
+        seen = writer.health();
+    }
+    drop(writer);
+    assert_eq!(seen.lost_rows, 20_000);
+    let found = &read_history(&path, "web", None).unwrap()[0];
+    assert_eq!(found.samples.len(), 1);
+    assert_eq!((found.losses.len(), found.losses[0].rows), (1, 20_000));
+    assert!(found.losses[0].why.contains("full"), "{:?}", found.losses);
+}
+
+#[test]
+fn accepted_findings_survive_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let accepted = AcceptedFinding {
+        key: FindingKey {
+            service: web(),
+            rule: "leak".to_owned(),
+            class: None,
+            target: Some("/srv/x".to_owned()),
+        },
+        reason: "known".to_owned(),
+        until: Some(minute(5)),
+    };
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    file.accept(&accepted).unwrap();
+    file.accept(&accepted).unwrap();
+    drop(file);
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    file.trim(minute(1)).unwrap();
+    assert_eq!(file.accepted().unwrap().0, [accepted]);
+}
+
+#[test]
+fn no_file_is_not_an_empty_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = read_services(&dir.path().join("history.db"));
+    assert!(missing.unwrap_err().to_string().contains("No such file"));
+}

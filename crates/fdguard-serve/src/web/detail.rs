@@ -1,0 +1,282 @@
+//! What is known of one service, one process or one finding, and of the fleet: answers that read
+//! files or ask others.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse as _, Response};
+use fdguard_core::document::SnapshotDocument;
+use fdguard_core::{Pid, Summary};
+use fdguard_http::Problem;
+use fdguard_probe::{Options, Probe};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::api::{Api, bad_query};
+use super::query::ServiceQuery;
+use crate::finding_book::FindingRecord;
+use crate::fleet::{Fleet, FleetOrder};
+use crate::overview::{ServiceView, WatchedView};
+use crate::service::{ServiceKey, ServiceKind};
+use crate::store::{self, ServiceHistory};
+
+/// Services that the view of the fleet shows.
+const FLEET_ROWS: usize = 200;
+/// The largest profile or set of stacks that is served.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// One service with everything that is known.
+#[derive(Serialize)]
+struct ServiceDocument {
+    schema: &'static str,
+    service: ServiceKey,
+    /// Absent while it has no process.
+    now: Option<ServiceView>,
+    watched: Vec<WatchedView>,
+    findings: Vec<FindingRecord>,
+    /// Absent without a history.
+    history: Option<ServiceHistory>,
+}
+
+pub(super) async fn service(
+    State(api): Api,
+    headers: HeaderMap,
+    query: Result<Query<ServiceQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    api.settings.may_view(&headers)?;
+    let Query(query) = query.map_err(|error| bad_query(&error))?;
+    let kind = query.kind.as_deref().map(|kind| {
+        ServiceKind::from_word(kind).ok_or_else(|| {
+            let detail =
+                format!("kind {kind:?} is not one of pod, container, unit, program, command");
+            Problem::new(StatusCode::BAD_REQUEST, "bad-query", detail)
+        })
+    });
+    let kind = kind.transpose()?;
+    let overview = api.published.overview();
+    let is_it =
+        |key: &ServiceKey| key.name == query.name && kind.is_none_or(|kind| key.kind == kind);
+    let now = overview
+        .services
+        .iter()
+        .find(|view| is_it(&view.key))
+        .cloned();
+    let since = query.since_seconds.unwrap_or(86_400);
+    let since = Timestamp::now() - SignedDuration::from_secs(since.into());
+    let mut histories = match api.sources.history.clone() {
+        None => Vec::new(),
+        Some(path) => {
+            let name = query.name.clone();
+            // A history that cannot be read is absent; its error is in the overview.
+            api.dear(move || Ok(store::read_history(&path, &name, Some(since)).unwrap_or_default()))
+                .await?
+        }
+    };
+    histories.retain(|history| is_it(&history.service));
+    let history = histories.into_iter().next();
+    let key = now.as_ref().map(|view| view.key.clone());
+    let key = key.or_else(|| history.as_ref().map(|history| history.service.clone()));
+    let Some(key) = key else {
+        let detail = format!("no service is named {:?}", query.name);
+        return Err(Problem::new(StatusCode::NOT_FOUND, "unknown", detail));
+    };
+    let watched = overview
+        .watched
+        .iter()
+        .filter(|one| one.service == key)
+        .cloned();
+    let findings = overview
+        .findings
+        .iter()
+        .filter(|one| one.key.service == key)
+        .cloned();
+    Ok(Json(ServiceDocument {
+        schema: "fdguard.serve.service/1",
+        now,
+        watched: watched.collect(),
+        findings: findings.collect(),
+        history,
+        service: key,
+    })
+    .into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SnapshotQuery {
+    pid: Pid,
+}
+
+pub(super) async fn snapshot(
+    State(api): Api,
+    headers: HeaderMap,
+    query: Result<Query<SnapshotQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    api.settings.may_view(&headers)?;
+    let Query(query) = query.map_err(|error| bad_query(&error))?;
+    let text = api
+        .dear(move || {
+            let look = || {
+                let options = Options {
+                    peers: false,
+                    ..Options::default()
+                };
+                Probe::new()?.snapshot(query.pid, options)
+            };
+            let failed = |error: &dyn std::fmt::Display| {
+                Problem::new(StatusCode::NOT_FOUND, "could-not-look", error.to_string())
+            };
+            let snapshot = look().map_err(|error| failed(&error))?;
+            let summary = Summary::summarize(&snapshot);
+            serde_json::to_vec(&SnapshotDocument::new(&snapshot, &summary))
+                .map_err(|error| failed(&error))
+        })
+        .await?;
+    let kind = HeaderValue::from_static("application/json");
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TraceQuery {
+    finding: u64,
+}
+
+/// The stacks of the trace that was made for a finding.
+pub(super) async fn trace(
+    State(api): Api,
+    headers: HeaderMap,
+    query: Result<Query<TraceQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    api.settings.may_view(&headers)?;
+    let Query(query) = query.map_err(|error| bad_query(&error))?;
+    let overview = api.published.overview();
+    let record = overview.findings.iter().find(|one| one.id == query.finding);
+    let note = record.and_then(|record| record.trace.clone());
+    let Some(note) = note.filter(|note| note.folded) else {
+        let detail = format!("finding {} has no trace", query.finding);
+        return Err(Problem::new(StatusCode::NOT_FOUND, "no-trace", detail));
+    };
+    let path = note.stem.with_extension("folded");
+    let folded = api.dear(move || read(&path)).await?;
+    Ok(Json(json!({
+        "schema": "fdguard.serve.trace/1",
+        "finding": query.finding,
+        "lines": note.lines,
+        "folded": String::from_utf8_lossy(&folded),
+    }))
+    .into_response())
+}
+
+/// A profile of open descriptors, as pprof reads it: of a process that is traced now, or of the
+/// last trace that fdguard serve made of it.
+pub(super) async fn profile(
+    State(api): Api,
+    headers: HeaderMap,
+    query: Result<Query<SnapshotQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    api.settings.may_view(&headers)?;
+    let Query(query) = query.map_err(|error| bad_query(&error))?;
+    let (program, traces) = (api.sources.program.clone(), api.sources.traces.clone());
+    let bytes = api
+        .dear(move || {
+            let now = program.and_then(|program| report_trace(&program, query.pid));
+            let kept = || {
+                let path = traces?.join(format!("pid-{}.pb.gz", query.pid));
+                read(&path).ok()
+            };
+            now.or_else(kept).ok_or_else(|| {
+                let detail = format!(
+                    "process {} is not traced: run fdguard trace {} on this host",
+                    query.pid, query.pid
+                );
+                Problem::new(StatusCode::NOT_FOUND, "not-traced", detail)
+            })
+        })
+        .await?;
+    let kind = HeaderValue::from_static("application/octet-stream");
+    let name = HeaderValue::from_static("attachment; filename=\"fds.pb.gz\"");
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CONTENT_DISPOSITION, name),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+/// The profile of a process that is being traced.
+fn report_trace(program: &Path, pid: Pid) -> Option<Vec<u8>> {
+    let dir = PrivateDir::make()?;
+    let path = dir.0.join("fds.pb.gz");
+    let ended = Command::new(program)
+        .args(["trace", "--report", &pid.to_string(), "--pprof"])
+        .arg(&path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let is_done = ended.is_ok_and(|status| matches!(status.code(), Some(0 | 1)));
+    is_done.then(|| read(&path).ok()).flatten()
+}
+
+/// A directory for one answer, removed with it.
+struct PrivateDir(PathBuf);
+
+impl PrivateDir {
+    fn make() -> Option<Self> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fdguard-serve-{}-{next}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        // Fails if it exists: another user could have prepared it.
+        std::fs::DirBuilder::new().mode(0o700).create(&path).ok()?;
+        Some(Self(path))
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Problem> {
+    let failed = |why: String| Problem::new(StatusCode::NOT_FOUND, "no-trace", why);
+    let size = std::fs::metadata(path)
+        .map_err(|error| failed(error.to_string()))?
+        .len();
+    if size > MOST_BYTES {
+        return Err(failed(format!(
+            "the trace has {size} bytes, which is too much"
+        )));
+    }
+    std::fs::read(path).map_err(|error| failed(error.to_string()))
+}
+
+/// The services of all hosts that are nearest to a limit.
+pub(super) async fn fleet(State(api): Api, headers: HeaderMap) -> Result<Response, Problem> {
+    api.settings.may_view(&headers)?;
+    let Some(options) = api.sources.fleet.clone() else {
+        let detail = "the fleet is not configured: start fdguard serve with --fleet-from URL";
+        return Err(Problem::new(StatusCode::NOT_FOUND, "no-fleet", detail));
+    };
+    let top = api
+        .dear(move || {
+            let top = Fleet::new(options).and_then(|it| it.top(FleetOrder::TimeLeft, FLEET_ROWS));
+            top.map_err(|error| {
+                Problem::new(
+                    StatusCode::BAD_GATEWAY,
+                    "fleet-unreachable",
+                    error.to_string(),
+                )
+            })
+        })
+        .await?;
+    Ok(Json(top).into_response())
+}

@@ -1,0 +1,14 @@
+//! The HTTP side: access, routes, the page, and a server that clients cannot block.
+
+mod api;
+mod assets;
+mod detail;
+mod events;
+mod query;
+mod server;
+mod tls;
+
+pub use api::WebSettings;
+pub(crate) use api::{Published, WebApi, WebOrder, WebSources};
+pub(crate) use server::WebServer;
+pub use tls::read_tls;

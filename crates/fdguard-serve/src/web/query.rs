@@ -1,0 +1,155 @@
+//! What a request asks for: order, search, limits. Pure.
+
+use fdguard_http::Problem;
+use http::StatusCode;
+use serde::Deserialize;
+
+use crate::finding_book::{FindingRecord, FindingState};
+use crate::overview::{Overview, ServiceView};
+
+/// The query of the overview.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OverviewQuery {
+    /// `time-left`, `growth`, `usage`, `verdict`, `count` or `name`.
+    sort: Option<String>,
+    /// A part of a service's name or kind.
+    q: Option<String>,
+    /// The most services.
+    limit: Option<usize>,
+}
+
+/// The query of findings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FindingQuery {
+    /// `open`, `resolved`, `suppressed` or `all`.
+    state: Option<String>,
+}
+
+/// The query of one service.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ServiceQuery {
+    pub(super) kind: Option<String>,
+    pub(super) name: String,
+    /// Seconds of history.
+    pub(super) since_seconds: Option<u32>,
+}
+
+impl OverviewQuery {
+    /// The overview in this order, with these services.
+    pub(super) fn apply(&self, overview: &Overview) -> Result<Overview, Problem> {
+        let wanted = self.q.as_deref().unwrap_or_default().to_lowercase();
+        let is_wanted = |view: &&ServiceView| {
+            wanted.is_empty()
+                || view.key.name.to_lowercase().contains(&wanted)
+                || view.key.kind.word() == wanted
+        };
+        let services = overview.services.iter().filter(is_wanted);
+        let mut services: Vec<ServiceView> = services.cloned().collect();
+        sort(&mut services, self.sort.as_deref().unwrap_or("time-left"))?;
+        services.truncate(self.limit.unwrap_or(usize::MAX));
+        Ok(Overview {
+            services,
+            ..overview.clone()
+        })
+    }
+}
+
+fn sort(services: &mut [ServiceView], by: &str) -> Result<(), Problem> {
+    let largest = |key: fn(&ServiceView) -> f64| {
+        move |a: &ServiceView, b: &ServiceView| key(b).total_cmp(&key(a))
+    };
+    match by {
+        // The least time first; then those with findings, then the fullest.
+        "time-left" => services.sort_by(|a, b| {
+            let left = |view: &ServiceView| view.time_left().unwrap_or(f64::INFINITY);
+            let ratio = |view: &ServiceView| view.usage_ratio.unwrap_or(0.0);
+            left(a)
+                .total_cmp(&left(b))
+                .then_with(|| b.findings.len().cmp(&a.findings.len()))
+                .then_with(|| ratio(b).total_cmp(&ratio(a)))
+        }),
+        "growth" => services.sort_by(largest(|view| view.growth_per_second.unwrap_or(0.0))),
+        "usage" => services.sort_by(largest(|view| view.usage_ratio.unwrap_or(0.0))),
+        "count" => services.sort_by(largest(|view| view.open_fds.unwrap_or(0) as f64)),
+        "verdict" => services.sort_by_key(|view| std::cmp::Reverse(view.verdict)),
+        "name" => services.sort_by(|a, b| a.key.name.cmp(&b.key.name)),
+        other => {
+            let detail = format!(
+                "sort {other:?} is not one of time-left, growth, usage, verdict, count, name"
+            );
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "bad-query", detail));
+        }
+    }
+    Ok(())
+}
+
+impl FindingQuery {
+    /// The findings in this state, the latest first.
+    pub(super) fn apply<'a>(
+        &self,
+        records: &'a [FindingRecord],
+    ) -> Result<Vec<&'a FindingRecord>, Problem> {
+        let state = match self.state.as_deref().unwrap_or("all") {
+            "all" => None,
+            "open" => Some(FindingState::Open),
+            "resolved" => Some(FindingState::Resolved),
+            "suppressed" => Some(FindingState::Suppressed),
+            other => {
+                let detail =
+                    format!("state {other:?} is not one of open, resolved, suppressed, all");
+                return Err(Problem::new(StatusCode::BAD_REQUEST, "bad-query", detail));
+            }
+        };
+        let wanted = records.iter().rev();
+        let wanted = wanted.filter(|record| state.is_none_or(|state| record.state == state));
+        Ok(wanted.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::OverviewQuery;
+    use crate::overview::{LimitTime, Overview};
+    use crate::testing::service;
+
+    fn names(sort: Option<&str>, q: Option<&str>, limit: Option<usize>) -> Vec<String> {
+        let mut overview = Overview::empty("h".to_owned(), 5.0, Timestamp::UNIX_EPOCH);
+        let mut dying = service("dying", 100);
+        dying.seconds_to_limit = vec![LimitTime {
+            limit: "soft-limit".to_owned(),
+            seconds: 60.0,
+        }];
+        let mut found = service("found", 1);
+        found.findings = vec![1];
+        overview.services = vec![service("full", 990), service("calm", 5), found, dying];
+        let query = OverviewQuery {
+            sort: sort.map(str::to_owned),
+            q: q.map(str::to_owned),
+            limit,
+        };
+        let shown = query.apply(&overview).unwrap();
+        shown
+            .services
+            .into_iter()
+            .map(|view| view.key.name)
+            .collect()
+    }
+
+    #[test]
+    fn the_first_to_die_comes_first() {
+        assert_eq!(names(None, None, None), ["dying", "found", "full", "calm"]);
+        assert_eq!(names(Some("usage"), None, Some(2)), ["full", "dying"]);
+        assert_eq!(names(Some("name"), Some("F"), None), ["found", "full"]);
+        let query = OverviewQuery {
+            sort: Some("luck".to_owned()),
+            ..OverviewQuery::default()
+        };
+        let overview = Overview::empty("h".to_owned(), 5.0, Timestamp::UNIX_EPOCH);
+        assert_eq!(query.apply(&overview).unwrap_err().code(), "bad-query");
+    }
+}

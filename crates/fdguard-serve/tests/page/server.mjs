@@ -1,0 +1,133 @@
+// A serving fdguard, programs that leak, and a browser, for the tests of the page.
+
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+export const VIEW = "a-token-for-viewing-0123456789";
+export const ACT = "a-token-for-acting-0123456789";
+/** Longer than anything takes on a busy machine. */
+export const PATIENCE = 120_000;
+const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/google-chrome"].find(existsSync);
+export const lacks = CHROMIUM ? false : "no chromium: install the Debian package";
+
+const LEAKER = `
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)
+held = []
+def open_one():
+    held.append(open("/dev/null"))
+while True:
+    open_one()
+    time.sleep(0.02)
+`;
+
+/** Many processes, each with a command of its own: N of them are N services. */
+const CROWD = `
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+read, write = os.pipe()
+for at in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        os.close(write)
+        libc.prctl(15, (sys.argv[2] + str(at)).encode(), 0, 0, 0)
+        os.read(read, 1)
+        os._exit(0)
+print("READY", flush=True)
+sys.stdin.read()
+os.close(write)
+try:
+    while True: os.wait()
+except ChildProcessError:
+    pass
+`;
+
+const running = new Set();
+
+function start(command, args) {
+  const child = spawn(command, args, { stdio: ["pipe", "pipe", "pipe"] });
+  running.add(child);
+  child.once("exit", () => running.delete(child));
+  child.log = "";
+  child.stderr.on("data", (data) => { child.log += data; });
+  return child;
+}
+
+export function stop(child) {
+  return new Promise((done) => {
+    if (child.exitCode != null || child.signalCode) return done();
+    child.once("exit", done);
+    child.kill("SIGTERM");
+  });
+}
+
+function firstLine(child) {
+  return new Promise((done, fail) => {
+    let text = "";
+    child.stdout.on("data", (data) => {
+      text += data;
+      if (text.includes("\n")) done(text.split("\n")[0]);
+    });
+    child.once("exit", (code) => fail(new Error("ended with " + code + ": " + child.log)));
+  });
+}
+
+export async function leaker(name) {
+  const file = join(mkdtempSync(join(tmpdir(), "fdguard-page-")), "leak.py");
+  writeFileSync(file, LEAKER);
+  return start("python3", [file, name]);
+}
+
+export async function crowd(count, name) {
+  const child = start("python3", ["-c", CROWD, String(count), name]);
+  await firstLine(child);
+  return child;
+}
+
+/** `fdguard serve` in a directory of its own. */
+export async function serve(options = {}) {
+  const dir = options.dir || mkdtempSync(join(tmpdir(), "fdguard-page-"));
+  writeFileSync(join(dir, "view"), options.token || VIEW, { mode: 0o600 });
+  writeFileSync(join(dir, "act"), ACT, { mode: 0o600 });
+  const child = start(process.env.FDGUARD, ["serve", "--listen", options.listen || "127.0.0.1:0",
+    "--token-file", join(dir, "view"), "--act-token-file", join(dir, "act"), "--state", dir,
+    "--every", "200ms", "--sample-every", "200ms", "--budget", "30%", "--no-evidence",
+    ...(options.args || [])]);
+  const line = await firstLine(child);
+  const url = /listens at (\S+)/.exec(line)[1];
+  return {
+    dir, url, child,
+    log: () => child.log,
+    token: () => readFileSync(join(dir, "view"), "utf8"),
+    async stop() { await stop(child); if (!options.dir) rmSync(dir, { recursive: true, force: true }); },
+  };
+}
+
+let browser;
+export async function openPage(url, options = {}) {
+  browser ||= await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  page.problems = [];
+  page.on("pageerror", (error) => page.problems.push(String(error)));
+  page.on("dialog", (dialog) => { page.problems.push("dialog"); dialog.dismiss(); });
+  page.on("request", (request) => {
+    const isOwn = request.url().startsWith(url) || request.url().startsWith("data:");
+    if (!isOwn) page.problems.push("request to " + request.url());
+  });
+  await page.goto(url + "/" + (options.hash || ""));
+  return page;
+}
+
+export async function signIn(page, token = VIEW) {
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Open" }).click();
+}
+
+export async function closeAll() {
+  if (browser) await browser.close();
+  await Promise.all([...running].map(stop));
+}

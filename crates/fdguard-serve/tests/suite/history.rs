@@ -1,0 +1,103 @@
+//! What is kept, and what survives.
+
+use std::time::Duration;
+
+use fdguard_serve::{read_history, read_services};
+use testkit::Victim;
+
+use super::harness::{Server, command, leaker};
+
+#[test]
+fn the_history_names_the_restart_after_which_growth_began() {
+    let server = Server::start();
+    let quiet = Victim::start("crosser");
+    server.ticks(10);
+    quiet.finish();
+    let mut leaking = leaker().nofile(4000).start();
+    for _ in 0..60 {
+        leaking.tell("2 file");
+        server.ticks(1);
+    }
+    let pid = leaking.pid();
+    server.wait("a finding", |overview| {
+        super::harness::finding(overview, pid, "leak")
+    });
+    leaking.finish();
+    let state = server.stop();
+    let path = state.path().join("history.db");
+    let names: Vec<String> = read_services(&path)
+        .unwrap()
+        .into_iter()
+        .map(|it| it.name)
+        .collect();
+    assert!(names.contains(&command()) && names.contains(&"crosser".to_owned()));
+    let history = &read_history(&path, &command(), None).unwrap()[0];
+    let onset = history.onset.as_ref().expect("the beginning of the growth");
+    assert!(onset.to > onset.from + 50, "{onset:?}");
+    assert_eq!(onset.after.as_ref().unwrap().event, "appeared");
+    let opened = history
+        .events
+        .iter()
+        .find(|event| event.event == "opened")
+        .unwrap();
+    assert_eq!(opened.finding.as_ref().unwrap().rule, "leak");
+    let has_classes = |sample: &fdguard_serve::history_record::HistorySample| {
+        let classes = sample.classes.as_deref().unwrap_or_default();
+        classes
+            .iter()
+            .any(|class| class.class == "regular" && class.count > 20)
+    };
+    assert!(history.samples.iter().any(has_classes));
+}
+
+#[test]
+fn a_damaged_history_is_set_aside_and_serving_goes_on() {
+    let state = tempfile::tempdir().unwrap();
+    let path = state.path().join("history.db");
+    std::fs::write(&path, vec![b'x'; 8192]).unwrap();
+    let server = Server::in_dir(state, |_| {});
+    server.ticks(3);
+    let aside = server
+        .log()
+        .into_iter()
+        .find(|line| line.contains("event=history_set_aside"));
+    assert!(aside.is_some_and(|line| line.contains("history.db.damaged-")));
+    assert_eq!(
+        server.json("/healthz")["history"]["error"],
+        serde_json::Value::Null
+    );
+}
+
+#[test]
+fn a_history_that_cannot_be_opened_is_an_error_and_not_silence() {
+    let state = tempfile::tempdir().unwrap();
+    let mut options = super::harness::options(state.path());
+    if let Some(history) = &mut options.history {
+        history.path = state.path().join("missing/history.db");
+    }
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let sink = std::sync::Arc::new(|_: &fdguard_core::log_event::LogEvent| {});
+    let started = fdguard_serve::Serving::start(
+        options,
+        super::harness::settings(),
+        vec![socket.into()],
+        sink,
+    );
+    let error = started.unwrap_err().to_string();
+    assert!(
+        error.starts_with("history: ") && error.contains("missing"),
+        "{error}"
+    );
+}
+
+#[test]
+fn without_a_history_everything_else_works() {
+    let server = Server::with(|options| {
+        options.history = None;
+        options.sample_every = Duration::from_millis(1);
+    });
+    server.ticks(3);
+    let health = server.json("/healthz");
+    assert_eq!(health["history"]["enabled"], false);
+    assert!(!server.state.path().join("history.db").exists());
+}

@@ -1,0 +1,13 @@
+//! One file per promise.
+
+mod access;
+mod detection;
+mod fleet;
+mod fleet_engine;
+mod full_disk;
+mod harness;
+mod history;
+mod hostile;
+mod messages;
+mod packaging;
+mod push;

@@ -1,0 +1,181 @@
+//! Why descriptors are still open: asks a Python process for its heap. A copy of the process walks
+//! it; what the copy leaves is read from its memory, and judged by `fdguard-why`.
+
+mod limit;
+mod memory;
+mod walk;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use fdguard_attach::Target;
+use fdguard_why::{FirstWalk, Heap, Interpreter, Layout, Reader, Why};
+use fdguard_why::{find_generations, find_interpreter};
+
+use self::memory::ProcessMemory;
+use self::walk::{Walk, WalkFailure};
+pub use self::watch::{HeapWatch, ProcessWhy, SiteWhy};
+use crate::kernel::python::{self, PythonHeap};
+
+/// How often a walk is tried: the collector may be running, and a copy may meet what another thread
+/// was about to change.
+const TRIES: usize = 3;
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(30);
+
+/// A process whose heap can be walked.
+#[derive(Debug)]
+pub struct HeapTarget {
+    pid: u32,
+    target: Target,
+    python: PythonHeap,
+    interpreter: Interpreter,
+}
+
+/// Why a heap is not walked, in one line, and what works instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeapRefusal {
+    /// The reason.
+    pub reason: String,
+    /// What works instead; starts with a verb. Empty if nothing does.
+    pub way: String,
+    /// Whether the language has no such record at all.
+    pub is_language: bool,
+}
+
+/// What a walk has found.
+#[derive(Clone, Debug)]
+pub struct HeapAnswer {
+    /// One for each group.
+    pub whys: Vec<Why>,
+    /// How long a thread of the program was stopped.
+    pub stop: Duration,
+    /// How many objects there are.
+    pub objects: usize,
+    /// How many of them a full collection would take.
+    pub unreachable: usize,
+    /// What a later walk needs of this one.
+    pub seen: FirstWalk,
+}
+
+impl HeapRefusal {
+    fn new(reason: impl Into<String>, way: &str) -> Self {
+        Self {
+            reason: reason.into(),
+            way: way.to_owned(),
+            is_language: false,
+        }
+    }
+}
+
+impl std::fmt::Display for HeapRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.way.as_str() {
+            "" => f.write_str(&self.reason),
+            way => write!(f, "{}: {way}", self.reason),
+        }
+    }
+}
+
+impl HeapTarget {
+    /// Looks at a process without stopping it.
+    pub fn examine(pid: u32) -> Result<Self, HeapRefusal> {
+        let python = python::find_heap(pid).map_err(|refusal| match python::explain(refusal) {
+            Some(reason) => HeapRefusal::new(reason, "use CPython 3.9 to 3.13"),
+            None if !Path::new(&format!("/proc/{pid}")).exists() => {
+                HeapRefusal::new("no such process", "")
+            }
+            None => HeapRefusal {
+                is_language: true,
+                ..HeapRefusal::new("this language keeps no record of who holds a number", "")
+            },
+        })?;
+        let layout = Layout::of(python.minor);
+        let layout =
+            layout.ok_or_else(|| HeapRefusal::new("the Python is not known", "use 3.9 to 3.13"))?;
+        if python.plain.iter().take(3).any(|one| *one == 0) {
+            let reason = "the Python was built without its symbols";
+            return Err(HeapRefusal::new(reason, "use a build that exports them"));
+        }
+        let memory = ProcessMemory::open(pid).map_err(|error| {
+            HeapRefusal::new(format!("cannot read its memory ({error})"), "use sudo")
+        })?;
+        let reader = Reader::new(&memory, layout);
+        let place = find_interpreter(&reader, python.runtime).and_then(|address| {
+            let generations = find_generations(&reader, address)?;
+            Some((address, generations))
+        });
+        let Some((address, generations)) = place else {
+            let reason = "the interpreter has not started yet, or ends";
+            return Err(HeapRefusal::new(reason, "ask again while it runs"));
+        };
+        let target = Target::examine(pid).map_err(|refusal| {
+            HeapRefusal::new(refusal.to_string(), refusal.remedy().unwrap_or_default())
+        })?;
+        Ok(Self {
+            pid,
+            target,
+            python,
+            interpreter: Interpreter {
+                layout,
+                address,
+                generations,
+            },
+        })
+    }
+
+    /// Walks the heap, and answers for groups of descriptors. `first` is an earlier walk: plain
+    /// numbers are judged only with one.
+    pub fn ask(
+        &self,
+        groups: &[Vec<u32>],
+        first: Option<&FirstWalk>,
+    ) -> Result<HeapAnswer, HeapRefusal> {
+        let mut failure = None;
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                thread::sleep(PAUSE);
+            }
+            match Walk::begin(self) {
+                Ok(walk) => return Ok(self.judge(&walk, groups, first)),
+                Err(WalkFailure::Passing(reason)) => failure = Some(reason),
+                Err(WalkFailure::Lasting(refusal)) => return Err(refusal),
+            }
+        }
+        let reason = failure.unwrap_or_else(|| "the walk failed".to_owned());
+        Err(HeapRefusal::new(
+            format!("{reason}, {TRIES} times"),
+            "ask again when the program is less busy",
+        ))
+    }
+
+    fn judge(&self, walk: &Walk<'_>, groups: &[Vec<u32>], first: Option<&FirstWalk>) -> HeapAnswer {
+        let paths = open_paths(self.pid);
+        let heap = Heap::new(&walk.memory, &self.interpreter, walk.graph());
+        let whys = heap.answer(groups, &paths, first);
+        let open: BTreeMap<u32, u64> = paths.keys().map(|fd| (*fd, 0)).collect();
+        HeapAnswer {
+            whys,
+            stop: walk.stop,
+            objects: heap.graph.len(),
+            unreachable: heap.garbage_count(),
+            seen: heap.first_walk(open),
+        }
+    }
+}
+
+/// What is open, with the target of each.
+fn open_paths(pid: u32) -> BTreeMap<u32, String> {
+    let dir = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    let entries = dir.into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let fd = entry.file_name().to_str()?.parse().ok()?;
+            let path = std::fs::read_link(entry.path()).ok()?;
+            Some((fd, path.to_string_lossy().into_owned()))
+        })
+        .collect()
+}

@@ -1,0 +1,199 @@
+//! One walk: the copy of the process, from its beginning to its end.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fdguard_why::{COLLECTING, GENERATION, Graph, Memory as _, PERMANENT};
+use fdguard_wire::{
+    END_WALK, WALK, WALK_MAGIC, WALK_PLACES, WalkHead, WalkNode, WalkRequest, WalkState,
+};
+
+use super::memory::ProcessMemory;
+use super::{HeapRefusal, HeapTarget, limit};
+use crate::listener::monotonic;
+use crate::pid_namespace::PidNames;
+use crate::trace_dir;
+
+/// The longest walk.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How long the copy waits to be read, if fdguard is gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(1);
+/// The highest number that a descriptor can have.
+const MOST_NUMBER: u64 = 1 << 20;
+/// The most that is read of a copy.
+const MOST_READ: u64 = 8 << 30;
+
+/// Why there is no walk.
+#[derive(Debug)]
+pub(super) enum WalkFailure {
+    /// Another try may work.
+    Passing(String),
+    /// It would not.
+    Lasting(HeapRefusal),
+}
+
+/// A copy that has walked, and waits. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    _ending: Ending<'a>,
+    pub(super) memory: ProcessMemory,
+    head: WalkHead,
+    pub(super) stop: Duration,
+}
+
+impl<'a> Walk<'a> {
+    /// Makes the copy, and waits until it has walked.
+    pub(super) fn begin(of: &'a HeapTarget) -> Result<Self, WalkFailure> {
+        let lasting =
+            |reason: String, way: &str| WalkFailure::Lasting(HeapRefusal::new(reason, way));
+        let room = limit::room(of.pid)
+            .map_err(|reason| lasting(reason, "raise the limit, or restart the program before"))?;
+        let request = request(of, room);
+        let bytes = request.bytes();
+        let call = of
+            .target
+            .call(trace_dir::library(), WALK, bytes.as_flattened());
+        let call =
+            call.map_err(|error| lasting(error.to_string(), error.remedy().unwrap_or_default()))?;
+        let Ok(inside) = u32::try_from(call.returned) else {
+            let error = std::io::Error::from_raw_os_error(-call.returned);
+            let reason = format!("the kernel refuses a copy of the process ({error})");
+            return Err(lasting(reason, "free memory or processes, and ask again"));
+        };
+        let ending = Ending { of, inside };
+        let outside = PidNames::of(of.pid).outside(inside);
+        let gone = || WalkFailure::Passing("the copy of the process ended".to_owned());
+        let outside = outside.ok_or_else(gone)?;
+        let memory = ProcessMemory::open(outside).map_err(|_gone| gone())?;
+        let head = wait(&memory, request.nonce, outside)?;
+        Ok(Self {
+            _ending: ending,
+            memory,
+            head,
+            stop: call.stop,
+        })
+    }
+
+    /// What it has left.
+    pub(super) fn graph(&self) -> Graph {
+        let nodes = self.bytes(self.head.nodes, self.head.node_count, WalkNode::SIZE);
+        let (nodes, _) = nodes.as_chunks::<{ WalkNode::SIZE }>();
+        let nodes: Vec<WalkNode> = nodes.iter().map(WalkNode::read).collect();
+        let edges = self.bytes(self.head.edges, self.head.edge_count, 8);
+        let (edges, _) = edges.as_chunks::<8>();
+        let edges: Vec<u64> = edges.iter().map(|edge| u64::from_le_bytes(*edge)).collect();
+        Graph::new(&nodes, &edges)
+    }
+
+    fn bytes(&self, address: u64, count: u64, size: usize) -> Vec<u8> {
+        let length = count.saturating_mul(size as u64);
+        let length = usize::try_from(length.min(MOST_READ)).unwrap_or(0);
+        let mut bytes = vec![0; length];
+        match self.memory.read(address, &mut bytes) {
+            true => bytes,
+            false => Vec::new(),
+        }
+    }
+}
+
+/// Ends a copy.
+#[derive(Debug)]
+struct Ending<'a> {
+    of: &'a HeapTarget,
+    /// The copy's pid as the program sees it.
+    inside: u32,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        end(self.of, self.inside);
+    }
+}
+
+/// The program itself must take note of the end, or an entry of its table stays.
+fn end(of: &HeapTarget, inside: u32) {
+    for _ in 0..3 {
+        let pid = inside.to_le_bytes();
+        if of.target.call(trace_dir::library(), END_WALK, &pid).is_ok() {
+            return;
+        }
+    }
+}
+
+fn request(of: &HeapTarget, room: u64) -> WalkRequest {
+    let at = of.interpreter.generations;
+    let [dict, tuple, long, leaves @ ..] = of.python.plain;
+    let [float, boolean, none, _complex] = leaves;
+    WalkRequest {
+        magic: WALK_MAGIC,
+        nonce: monotonic(),
+        lists: [at, at + GENERATION, at + 2 * GENERATION, at + PERMANENT],
+        collecting: at + COLLECTING,
+        dict,
+        tuple,
+        long,
+        one_digit: if of.python.minor >= 12 { 8 } else { 1 },
+        most: MOST_NUMBER,
+        bytes: room,
+        skipped: [
+            of.python.unicode_type,
+            of.python.bytes_type,
+            float,
+            boolean,
+            none,
+            0,
+        ],
+        patience: u64::try_from(PATIENCE.as_millis()).unwrap_or(0),
+        fault: 0,
+    }
+}
+
+/// Waits until the copy has walked.
+fn wait(memory: &ProcessMemory, nonce: u64, pid: u32) -> Result<WalkHead, WalkFailure> {
+    let passing = |reason: &str| Err(WalkFailure::Passing(reason.to_owned()));
+    let lasting =
+        |reason: &str, way: &str| Err(WalkFailure::Lasting(HeapRefusal::new(reason, way)));
+    let began = Instant::now();
+    loop {
+        let is_over = !is_running(pid);
+        let head = find(memory, nonce);
+        match head.and_then(|head| WalkState::of(head.state).map(|state| (head, state))) {
+            Some((head, WalkState::Done)) => return Ok(head),
+            Some((_, WalkState::Collecting)) => return passing("the collector was running"),
+            Some((_, WalkState::Endless)) => return passing("a list of the collector had no end"),
+            Some((_, WalkState::NoMemory | WalkState::NoRoom)) => {
+                return lasting(
+                    "there is not enough memory for a walk",
+                    "free memory, and ask again",
+                );
+            }
+            Some((_, WalkState::Walking)) | None if is_over => {
+                return passing("the copy of the process ended");
+            }
+            _ if began.elapsed() > DEADLINE => {
+                return lasting(
+                    "the walk took too long",
+                    "ask again when the machine is less busy",
+                );
+            }
+            _ => thread::sleep(LOOK),
+        }
+    }
+}
+
+fn find(memory: &ProcessMemory, nonce: u64) -> Option<WalkHead> {
+    WALK_PLACES.iter().find_map(|place| {
+        let mut bytes = [0; WalkHead::SIZE];
+        let is_read = memory.read(*place, &mut bytes);
+        let head = WalkHead::read(&bytes);
+        (is_read && head.magic == WALK_MAGIC && head.nonce == nonce).then_some(head)
+    })
+}
+
+/// Whether a copy has not ended.
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+}

@@ -1,0 +1,303 @@
+//! The answers for the processes of a trace: walks while their descriptors grow, and at the end.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use fdguard_core::origin::Culprit;
+use fdguard_why::{Basis, FirstWalk, Why};
+use serde::Serialize;
+
+use super::{HeapAnswer, HeapRefusal, HeapTarget, open_paths};
+use crate::TraceSession;
+use crate::inject::comm;
+use crate::observed_trace::is_alive;
+
+/// Fewer descriptors are no growth.
+const ENOUGH: usize = 4;
+/// Between two walks of a process that grows.
+const PAUSE: Duration = Duration::from_millis(1500);
+/// A pause is at least this many times as long as the walk before.
+const PART: u32 = 4;
+/// The most sites that are answered for.
+const MOST_SITES: usize = 20;
+/// The most chains of a site.
+const MOST_CHAINS: usize = 3;
+const MOST_CHAINS_BEFORE: usize = 12;
+
+/// What holds the descriptors of a process.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessWhy {
+    /// The process.
+    pub pid: u32,
+    /// Its command name.
+    pub comm: String,
+    /// How many objects its heap has; `None` if it was not walked.
+    pub objects: Option<usize>,
+    /// How many of them a full collection would take.
+    pub unreachable: Option<usize>,
+    /// The longest time that a thread of it was stopped for a walk, in milliseconds.
+    pub stop_ms: Option<f64>,
+    /// How often it was walked.
+    pub walks: u32,
+    /// Why the last walk failed: this is the answer of an earlier one.
+    pub stale: Option<String>,
+    /// Why there is no answer, and what works instead.
+    pub refusal: Option<String>,
+    /// The places that opened them, the one with the most first.
+    pub sites: Vec<SiteWhy>,
+}
+
+/// What holds the descriptors that one place opened.
+#[derive(Clone, Debug, Serialize)]
+pub struct SiteWhy {
+    /// The place; `None` for what was open before the trace.
+    pub culprit: Option<Culprit>,
+    /// What they are: `sockets`.
+    pub what: String,
+    /// Their numbers.
+    pub fds: Vec<u32>,
+    /// The answer.
+    pub why: Why,
+}
+
+/// One process.
+#[derive(Debug, Default)]
+struct ProcessHeap {
+    target: Option<HeapTarget>,
+    first: Option<FirstWalk>,
+    count: usize,
+    last: Option<(Instant, Duration)>,
+    answer: Option<ProcessWhy>,
+}
+
+/// The processes of a trace.
+#[derive(Debug, Default)]
+pub struct HeapWatch {
+    processes: BTreeMap<u32, ProcessHeap>,
+}
+
+/// Descriptors that one place opened.
+struct Group {
+    culprit: Option<Culprit>,
+    fds: Vec<u32>,
+}
+
+impl HeapWatch {
+    /// Walks the processes that have grown since their last walk. To be called after each poll.
+    pub fn look(&mut self, session: &mut TraceSession) {
+        for (pid, count) in session.open_counts() {
+            let one = self.processes.entry(pid).or_default();
+            if one.is_due(count) && is_alive(pid) {
+                one.walk(pid, count, session, false);
+            }
+        }
+    }
+
+    /// Walks every process that still runs, with what it has open whatever opened it.
+    pub fn finish(&mut self, session: &mut TraceSession) {
+        for (pid, count) in session.open_counts() {
+            if is_alive(pid) {
+                let one = self.processes.entry(pid).or_default();
+                one.walk(pid, count, session, true);
+            }
+        }
+    }
+
+    /// The same for one process.
+    pub fn finish_one(&mut self, session: &mut TraceSession, pid: u32) {
+        let count = session.open_count(pid);
+        let one = self.processes.entry(pid).or_default();
+        one.walk(pid, count, session, true);
+    }
+
+    /// Whether another walk would say more about plain numbers.
+    #[must_use]
+    pub fn wants_more(&self) -> bool {
+        self.undecided().next().is_some()
+    }
+
+    /// The same for those whose line is known: what was open before the trace stays undecided.
+    #[must_use]
+    pub fn wants_lines(&self) -> bool {
+        self.undecided().any(|site| site.culprit.is_some())
+    }
+
+    fn undecided(&self) -> impl Iterator<Item = &SiteWhy> {
+        let answers = self.processes.values();
+        let sites = answers.flat_map(|one| one.answer.iter().flat_map(|one| &one.sites));
+        sites.filter(|site| {
+            let mut chains = site.why.chains.iter();
+            chains.any(|chain| chain.basis == Basis::OneWalk)
+        })
+    }
+
+    /// The answers.
+    #[must_use]
+    pub fn answers(&self) -> Vec<ProcessWhy> {
+        let answers = self.processes.values();
+        answers.filter_map(|one| one.answer.clone()).collect()
+    }
+}
+
+impl ProcessHeap {
+    fn is_due(&self, count: usize) -> bool {
+        let is_first = self.last.is_none() && count >= ENOUGH;
+        let is_later = self
+            .last
+            .is_some_and(|(at, took)| at.elapsed() >= PAUSE.max(took * PART) && count > self.count);
+        is_first || is_later
+    }
+
+    fn walk(&mut self, pid: u32, count: usize, session: &mut TraceSession, is_end: bool) {
+        let began = Instant::now();
+        let groups = groups(pid, session, is_end);
+        let answer = self.ask(pid, &groups);
+        self.count = count;
+        self.last = Some((Instant::now(), began.elapsed()));
+        let walks = self.answer.as_ref().map_or(0, |one| one.walks);
+        let stop = self.answer.as_ref().and_then(|one| one.stop_ms);
+        match answer {
+            Ok(answer) => {
+                if self.first.is_none() {
+                    self.first = Some(answer.seen.clone());
+                }
+                let mut new = process_why(pid, groups, Some(answer), None);
+                new.walks += walks;
+                new.stop_ms = new.stop_ms.map(|ms| stop.map_or(ms, |stop| stop.max(ms)));
+                self.answer = Some(new);
+            }
+            // What an earlier walk has found stays.
+            Err(refusal) if walks == 0 => {
+                self.answer = Some(process_why(pid, groups, None, Some(refusal)));
+            }
+            Err(refusal) => {
+                if let Some(answer) = &mut self.answer {
+                    answer.stale = Some(refusal.to_string());
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, pid: u32, groups: &[Group]) -> Result<HeapAnswer, HeapRefusal> {
+        if self.target.is_none() {
+            self.target = Some(HeapTarget::examine(pid)?);
+        }
+        let fds: Vec<Vec<u32>> = groups.iter().map(|group| group.fds.clone()).collect();
+        let target = self.target.as_ref();
+        let asked = target.map(|target| target.ask(&fds, self.first.as_ref()));
+        asked.unwrap_or_else(|| Err(HeapRefusal::new("no such process", "")))
+    }
+}
+
+/// What is open, by the place that opened it.
+fn groups(pid: u32, session: &mut TraceSession, is_end: bool) -> Vec<Group> {
+    let sites = session.sites_of(pid).unwrap_or_default();
+    let mut groups: Vec<Group> = Vec::new();
+    for site in sites {
+        let fds = || site.open.iter().map(|open| open.fd);
+        // Two stacks with one place are one site.
+        let same = groups
+            .iter_mut()
+            .find(|group| group.culprit == site.culprit);
+        match same {
+            Some(group) => group.fds.extend(fds()),
+            None => groups.push(Group {
+                culprit: site.culprit.clone(),
+                fds: fds().collect(),
+            }),
+        }
+    }
+    if is_end {
+        let known = |fd: &u32| groups.iter().any(|group| group.fds.contains(fd));
+        let mut before: BTreeMap<&'static str, Vec<u32>> = BTreeMap::new();
+        for (fd, path) in open_paths(pid) {
+            if fd > 2 && !known(&fd) {
+                before.entry(what(&path)).or_default().push(fd);
+            }
+        }
+        groups.extend(before.into_values().map(|fds| Group { culprit: None, fds }));
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.fds.len()));
+    groups.truncate(MOST_SITES);
+    for group in &mut groups {
+        group.fds.sort_unstable();
+    }
+    groups
+}
+
+fn process_why(
+    pid: u32,
+    groups: Vec<Group>,
+    answer: Option<HeapAnswer>,
+    refusal: Option<HeapRefusal>,
+) -> ProcessWhy {
+    let paths = open_paths(pid);
+    let whys = answer.as_ref().map(|answer| answer.whys.clone());
+    let mut whys = whys.unwrap_or_default().into_iter();
+    let is_language = refusal.as_ref().is_some_and(|one| one.is_language);
+    let sites = groups.into_iter().filter_map(|group| {
+        let text = || "not available: this language keeps no record of who holds a number";
+        let why = match is_language {
+            true => Some(Why::not_available(&group.fds, text().to_owned())),
+            false => whys.next(),
+        };
+        let most = match group.culprit {
+            Some(_) => MOST_CHAINS,
+            // What was there before has many reasons.
+            None => MOST_CHAINS_BEFORE,
+        };
+        let why = why.map(|mut why| {
+            why.truncate(most);
+            why
+        });
+        Some(SiteWhy {
+            culprit: group.culprit,
+            what: what_all(&group.fds, &paths).to_owned(),
+            fds: group.fds,
+            why: why?,
+        })
+    });
+    let sites = sites.collect();
+    let stop = answer.as_ref().map(|one| one.stop.as_secs_f64() * 1e3);
+    ProcessWhy {
+        pid,
+        comm: comm(pid),
+        objects: answer.as_ref().map(|one| one.objects),
+        unreachable: answer.as_ref().map(|one| one.unreachable),
+        stop_ms: stop.map(|ms| (ms * 1e3).round() / 1e3),
+        walks: u32::from(answer.is_some()),
+        stale: None,
+        refusal: refusal
+            .filter(|one| !one.is_language)
+            .map(|one| one.to_string()),
+        sites,
+    }
+}
+
+/// What descriptors are, if all are the same.
+fn what_all(fds: &[u32], paths: &BTreeMap<u32, String>) -> &'static str {
+    let mut whats = fds
+        .iter()
+        .filter_map(|fd| paths.get(fd))
+        .map(|path| what(path));
+    let first = whats.next().unwrap_or("descriptors");
+    match whats.all(|one| one == first) {
+        true => first,
+        false => "descriptors",
+    }
+}
+
+fn what(path: &str) -> &'static str {
+    match path {
+        path if path.starts_with("socket:") => "sockets",
+        path if path.starts_with("pipe:") => "pipes",
+        "anon_inode:[eventpoll]" => "epolls",
+        "anon_inode:[eventfd]" => "eventfds",
+        "anon_inode:[pidfd]" => "pidfds",
+        "anon_inode:inotify" => "inotifies",
+        path if path.starts_with("pidfd:") => "pidfds",
+        path if path.starts_with("/dev/pts/") || path.ends_with("ptmx") => "ptys",
+        path if path.starts_with('/') => "files",
+        _ => "descriptors",
+    }
+}

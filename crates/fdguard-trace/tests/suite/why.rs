@@ -1,0 +1,247 @@
+//! Who holds the descriptors of a Python program, in every version. The victim says what it holds
+//! how, and what a collection then takes.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use fdguard_trace::{HeapAnswer, HeapTarget};
+
+use super::python::interpreter;
+
+const MINORS: [&str; 5] = ["3.9", "3.10", "3.11", "3.12", "3.13"];
+
+/// A group of descriptors, and what the answer says of it.
+const CASES: [(&str, &str); 21] = [
+    (
+        "registry",
+        "Writer.f ← dict['stream'] ← dict (3 entries) ← __main__.registry [object]",
+    ),
+    (
+        "slots",
+        "Slot.sock ← set (3 entries) ← __main__.slots [object]",
+    ),
+    ("class", "epoll ← list (3 entries) ← Tool.pool [object]"),
+    (
+        "closure",
+        "closure of closed_over.<locals>.<lambda>() ← list (1 entry) ← __main__.callbacks",
+    ),
+    (
+        "atexit",
+        "closure of at_exit.<locals>.<lambda>() ← an atexit callback [object]",
+    ),
+    ("generator", "local `opened` of lines() why.py:"),
+    ("task", "local `conn` of worker() why.py:"),
+    ("thread", "local `held` of waiter() why.py:"),
+    (
+        "local",
+        "dict['file'] ← dict (2 entries) ← _local ← __main__.local [object]",
+    ),
+    ("traceback", "local `bad` of job() why.py:"),
+    (
+        "method",
+        "Document.text ← method Document.save() ← list (1 entry) ← __main__.methods",
+    ),
+    (
+        "pair",
+        "BufferedRWPair ← list (1 entry) ← __main__.pairs [object]",
+    ),
+    ("mmap", "mmap ← list (1 entry) ← __main__.maps [object]"),
+    (
+        "scandir",
+        "ScandirIterator ← list (1 entry) ← __main__.scans [object]",
+    ),
+    ("sqlite", "← __main__.database [object]"),
+    ("connection", "Connection ← __main__."),
+    ("borrowed", "BufferedReader ← __main__.owner [object]"),
+    (
+        "frozen",
+        "BufferedReader ← list (1 entry) ← __main__.frozen [object]",
+    ),
+    ("raw", "no object owns these numbers"),
+    ("dropped", "no object owns these numbers"),
+    (
+        "cycle",
+        "only an unreachable cycle holds them: Document → BufferedReader; gc is off",
+    ),
+];
+
+struct Victim {
+    child: Child,
+    input: ChildStdin,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    held: BTreeMap<String, Vec<u32>>,
+}
+
+impl Victim {
+    /// `None` if there is no such interpreter.
+    fn start(minor: &str) -> Option<Self> {
+        let Some(python) = interpreter(minor) else {
+            testkit::skip(&format!("no Python {minor} in pyenv"));
+            return None;
+        };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/why.py");
+        let mut child = Command::new(python)
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let held = BTreeMap::new();
+        let mut victim = Self {
+            child,
+            input,
+            lines,
+            held,
+        };
+        loop {
+            let (name, fds) = victim.next_line();
+            if name == "READY" {
+                return Some(victim);
+            }
+            victim.held.insert(name, fds);
+        }
+    }
+
+    fn next_line(&mut self) -> (String, Vec<u32>) {
+        let line = self.lines.next().expect("the victim lives").unwrap();
+        let mut words = line.split(' ');
+        let name = words.next().unwrap_or_default().to_owned();
+        (name, words.map(|word| word.parse().unwrap()).collect())
+    }
+
+    fn tell(&mut self, word: &str) {
+        writeln!(self.input, "{word}").unwrap();
+    }
+
+    fn target(&self) -> HeapTarget {
+        HeapTarget::examine(self.child.id()).unwrap()
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The chains of a group, one on each line.
+fn text(answer: &HeapAnswer, group: usize) -> String {
+    let chains = answer.whys[group].chains.iter();
+    let lines = chains.map(|chain| format!("{} [{}]", chain.text, chain.basis.text()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn w22_every_holder_is_named_in_every_version() {
+    let mut wrong = Vec::new();
+    for minor in MINORS {
+        let Some(victim) = Victim::start(minor) else {
+            continue;
+        };
+        let groups = CASES.iter().map(|(name, _)| victim.held[*name].clone());
+        let groups: Vec<Vec<u32>> = groups.collect();
+        let answer = victim.target().ask(&groups, None).unwrap();
+        for (at, (name, expected)) in CASES.iter().enumerate() {
+            let said = text(&answer, at);
+            let count: usize = answer.whys[at].chains.iter().map(|one| one.count).sum();
+            if !said.contains(expected) || count != groups[at].len() {
+                wrong.push(format!("{minor} {name}: {said}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn w22_what_is_unreachable_is_what_a_collection_then_takes() {
+    for minor in MINORS {
+        let Some(mut victim) = Victim::start(minor) else {
+            continue;
+        };
+        let answer = victim.target().ask(&[], None).unwrap();
+        victim.tell("collect");
+        let (word, taken) = victim.next_line();
+        assert_eq!(word, "collected");
+        assert_eq!(answer.unreachable, taken[0] as usize, "{minor}");
+        assert!(answer.unreachable >= 40, "{minor}");
+    }
+}
+
+#[test]
+fn w22_plain_numbers_are_judged_by_two_walks_and_never_by_one() {
+    for minor in MINORS {
+        let Some(mut victim) = Victim::start(minor) else {
+            continue;
+        };
+        let target = victim.target();
+        let groups = [victim.held["raw"].clone(), victim.held["dropped"].clone()];
+        let first = target.ask(&groups, None).unwrap();
+        assert!(text(&first, 0).ends_with("[one walk]"), "{minor}");
+        victim.tell("more");
+        let (_, raw) = victim.next_line();
+        let (_, dropped) = victim.next_line();
+        let second = target.ask(&[raw, dropped], Some(&first.seen)).unwrap();
+        let said = text(&second, 0);
+        assert!(
+            said.contains("list (8 entries) ← __main__.raw"),
+            "{minor}: {said}"
+        );
+        assert!(said.ends_with("[two walks]"), "{minor}: {said}");
+        let said = text(&second, 1);
+        let expected = "no object and no place in the heap holds these numbers";
+        assert!(said.starts_with(expected), "{minor}: {said}");
+    }
+}
+
+#[test]
+fn w22_a_thread_that_keeps_the_gil_does_not_prevent_an_answer() {
+    let Some(mut victim) = Victim::start("3.11") else {
+        return;
+    };
+    victim.tell("keep-gil");
+    let groups = [victim.held["registry"].clone()];
+    let answer = victim.target().ask(&groups, None).unwrap();
+    assert!(text(&answer, 0).contains("__main__.registry"));
+}
+
+#[test]
+fn w22_a_program_that_is_asked_often_is_unharmed() {
+    const ASKS: usize = 20;
+    for minor in MINORS {
+        let Some(mut victim) = Victim::start(minor) else {
+            continue;
+        };
+        victim.tell("unharmed");
+        let before = victim.next_line();
+        assert_eq!(before.0, "alone", "{minor}");
+        let target = victim.target();
+        let groups = [victim.held["slots"].clone()];
+        for _ in 0..ASKS {
+            let answer = target.ask(&groups, None).unwrap();
+            assert!(text(&answer, 0).contains("__main__.slots"), "{minor}");
+        }
+        victim.tell("unharmed");
+        assert_eq!(victim.next_line(), before, "{minor}");
+        let pid = victim.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        assert_eq!(children.unwrap(), "", "{minor}: a copy is left");
+    }
+}
+
+#[test]
+fn w22_a_program_in_another_language_is_refused_in_one_line() {
+    let mut child = Command::new("sleep").arg("30").spawn().unwrap();
+    let refusal = HeapTarget::examine(child.id()).unwrap_err();
+    assert!(refusal.is_language);
+    assert_eq!(
+        refusal.to_string(),
+        "this language keeps no record of who holds a number"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,224 @@
+"""Holds descriptors in every way, and says which: `NAME FD FD ...`, then READY. Then it obeys."""
+import asyncio
+import atexit
+import ctypes
+import gc
+import io
+import mmap
+import multiprocessing
+import os
+import select
+import socket
+import sqlite3
+import sys
+import tempfile
+import threading
+
+gc.collect()
+gc.disable()
+work = tempfile.mkdtemp()
+
+
+def say(name, *fds):
+    print(name, *fds, flush=True)
+
+
+def new():
+    return open("/dev/null", "rb")
+
+
+class Writer:
+    def __init__(self):
+        self.f = open("/dev/null", "w")
+
+
+class Slot:
+    __slots__ = ("sock",)
+
+    def __init__(self):
+        self.sock = socket.socket()
+
+
+class Tool:
+    pool = []
+
+
+class Document:
+    def __init__(self):
+        self.me = self
+        self.text = new()
+
+    def save(self):
+        pass
+
+
+registry = {}
+for turn in range(3):
+    registry[f"task{turn}"] = {"stream": Writer(), "state": 1}
+say("registry", *(one["stream"].f.fileno() for one in registry.values()))
+
+slots = {Slot() for _ in range(3)}
+say("slots", *(one.sock.fileno() for one in slots))
+
+Tool.pool.extend(select.epoll() for _ in range(3))
+say("class", *(one.fileno() for one in Tool.pool))
+
+
+def closed_over():
+    kept = new()
+    say("closure", kept.fileno())
+    return lambda: kept
+
+
+callbacks = [closed_over()]
+
+
+def at_exit():
+    kept = new()
+    say("atexit", kept.fileno())
+    atexit.register(lambda: kept)
+
+
+at_exit()
+
+
+def lines():
+    opened = new()
+    say("generator", opened.fileno())
+    yield 1
+    yield opened
+
+
+generators = [lines()]
+next(generators[0])
+
+
+async def worker():
+    conn = new()
+    say("task", conn.fileno())
+    begun.set()
+    await asyncio.sleep(1000)
+    return conn
+
+
+def run_loop():
+    asyncio.run(worker())
+
+
+def waiter():
+    held = new()
+    say("thread", held.fileno())
+    begun.set()
+    threading.Event().wait()
+    return held
+
+
+local = threading.local()
+
+
+def with_local():
+    local.file = new()
+    say("local", local.file.fileno())
+    begun.set()
+    threading.Event().wait()
+
+
+for target in (waiter, with_local, run_loop):
+    begun = threading.Event()
+    threading.Thread(target=target, daemon=True).start()
+    begun.wait()
+
+
+def job():
+    bad = new()
+    say("traceback", bad.fileno())
+    raise ValueError(bad.fileno())
+
+
+errors = []
+try:
+    job()
+except ValueError as error:
+    errors.append(error)
+
+document = Document()
+methods = [document.save]
+del document.me
+say("method", document.text.fileno())
+del document
+
+reader, writer = os.pipe()
+pairs = [io.BufferedRWPair(io.FileIO(reader, "r"), io.FileIO(writer, "w"))]
+say("pair", reader, writer)
+
+with tempfile.TemporaryFile() as file:
+    file.write(b"x" * 4096)
+    file.flush()
+    name = os.readlink(f"/proc/self/fd/{file.fileno()}")
+    maps = [mmap.mmap(file.fileno(), 4096)]
+
+
+
+def open_below(path):
+    names = {}
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            names[int(fd)] = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:
+            pass
+    return [fd for fd, name in names.items() if name.startswith(path)]
+
+
+say("mmap", *open_below(name))
+scans = [os.scandir(work)]
+say("scandir", *open_below(work))
+
+database = sqlite3.connect(os.path.join(work, "a.db"))
+database.execute("pragma journal_mode=wal")
+database.execute("create table t (x)")
+database.execute("insert into t values (1)")
+database.commit()
+say("sqlite", *open_below(work + "/a.db"))
+
+near, far = multiprocessing.Pipe()
+say("connection", near.fileno(), far.fileno())
+
+owner = new()
+borrowers = [io.FileIO(owner.fileno(), closefd=False)]
+say("borrowed", owner.fileno())
+
+gc.collect()
+gc.freeze()
+frozen = [new()]
+say("frozen", frozen[0].fileno())
+gc.freeze()
+
+raw = [os.open("/dev/null", os.O_RDONLY) for _ in range(4)]
+say("raw", *raw)
+dropped = tuple(os.dup(raw[0]) for _ in range(4))
+say("dropped", *dropped)
+constants = {f"c{number}": number for number in range(400)}
+del dropped
+documents = [Document() for _ in range(40)]
+say("cycle", *(one.text.fileno() for one in documents))
+del documents
+say("READY")
+
+for line in sys.stdin:
+    word = line.strip()
+    if word == "collect":
+        say("collected", gc.collect())
+    elif word == "more":
+        raw.extend(os.open("/dev/null", os.O_RDONLY) for _ in range(4))
+        say("new-raw", *raw[-4:])
+        say("new-dropped", *[os.dup(raw[0]) for _ in range(4)])
+    elif word == "keep-gil":
+        threading.Thread(target=lambda: ctypes.PyDLL(None).sleep(20), daemon=True).start()
+    elif word == "unharmed":
+        try:
+            os.waitpid(-1, os.WNOHANG)
+            state = "children"
+        except ChildProcessError:
+            state = "alone"
+        fds = sorted(int(fd) for fd in os.listdir("/proc/self/fd"))
+        say(state, *fds)

@@ -1,0 +1,145 @@
+//! Objects that own descriptors.
+
+use std::collections::BTreeMap;
+
+use crate::attribute;
+use crate::graph::Index;
+use crate::heap::Heap;
+use crate::types::{Owner, Type};
+
+const NUMBER: u64 = 16;
+/// The byte with `closefd`, and its bit.
+const CLOSES: (u64, u8) = (20, 0x40);
+/// Where `sqlite3` has its first databases.
+const DATABASES: u64 = 32;
+/// How much of SQLite's structures is searched.
+const PAGER_WORDS: u64 = 64;
+
+/// An object that owns a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owning {
+    pub(crate) fd: u32,
+    pub(crate) object: Index,
+}
+
+impl Heap<'_> {
+    /// The owners of the wanted descriptors. `paths` are the files that are open.
+    pub(crate) fn owners(
+        &self,
+        is_wanted: &dyn Fn(u32) -> bool,
+        paths: &BTreeMap<u32, String>,
+    ) -> Vec<Owning> {
+        let mut owners = Vec::new();
+        let objects = Index::try_from(self.graph.objects.len()).unwrap_or(Index::MAX);
+        for object in 0..objects {
+            let Some(of) = self.type_of(object) else {
+                continue;
+            };
+            let Some(owner) = of.owner else {
+                continue;
+            };
+            let fds = self.owned(self.graph.address(object), &of, owner, paths);
+            let fds = fds.into_iter().filter(|fd| is_wanted(*fd));
+            owners.extend(fds.map(|fd| Owning { fd, object }));
+        }
+        owners
+    }
+
+    fn owned(
+        &self,
+        address: u64,
+        of: &Type,
+        owner: Owner,
+        paths: &BTreeMap<u32, String>,
+    ) -> Vec<u32> {
+        let reader = &self.reader;
+        let number = |offset| {
+            let fd = reader.int(address, offset)?;
+            u32::try_from(fd).ok()
+        };
+        let one = match owner {
+            Owner::File => {
+                let flags = reader.byte(address, CLOSES.0).unwrap_or(0);
+                number(NUMBER).filter(|_| flags & CLOSES.1 != 0)
+            }
+            Owner::Number(offset) => number(offset),
+            Owner::Attribute(name) => {
+                attribute::get(reader, address, of, name).and_then(|value| self.small_number(value))
+            }
+            Owner::Directory => {
+                let words = (NUMBER..of.size).step_by(8);
+                let mut dirs = words.filter_map(|at| reader.pointer(address, at));
+                dirs.find_map(|dir| {
+                    // glibc's DIR begins with the number; the rest of the word is a lock.
+                    let fd = u32::try_from(reader.int(dir, 0)?).ok()?;
+                    paths.contains_key(&fd).then_some(fd).filter(|fd| *fd > 2)
+                })
+            }
+            Owner::Sqlite => return self.sqlite(address, paths),
+        };
+        one.into_iter().collect()
+    }
+
+    /// The value of a positive integer of one digit.
+    pub(crate) fn small_number(&self, object: u64) -> Option<u32> {
+        let one = match self.reader.at.minor() {
+            12.. => 8,
+            _ => 1,
+        };
+        if self.reader.field(object, 16)? != one {
+            return None;
+        }
+        u32::try_from(self.reader.int(object, 24)?).ok()
+    }
+
+    /// The database, its log and its index. The library's structures differ from version to
+    /// version: files are recognised by their second word, which is the connection's file system.
+    fn sqlite(&self, connection: u64, paths: &BTreeMap<u32, String>) -> Vec<u32> {
+        let found = || {
+            let reader = &self.reader;
+            let db = reader.pointer(connection, NUMBER)?;
+            let system = reader.pointer(db, 0)?;
+            let pager = self.pager(db)?;
+            let file = |at: u64| {
+                let is_file = reader.field(at, 8)? == system;
+                let fd = u32::try_from(reader.int(at, 24)?).ok()?;
+                (is_file && paths.contains_key(&fd)).then_some(fd)
+            };
+            let mut fds = Vec::new();
+            for word in 0..PAGER_WORDS {
+                let Some(at) = reader.pointer(pager, word * 8) else {
+                    continue;
+                };
+                fds.extend(file(at));
+                // The log begins with the file system, then come the database and its own file.
+                if reader.word(at) == Some(system) {
+                    let parts = [8, 16].map(|part| reader.pointer(at, part).and_then(file));
+                    fds.extend(parts.into_iter().flatten());
+                }
+            }
+            Some(fds)
+        };
+        let mut fds = found().unwrap_or_default();
+        // The index of the log is shared by all connections of the database.
+        let databases: Vec<&String> = fds.iter().filter_map(|fd| paths.get(fd)).collect();
+        let is_index = |path: &String| {
+            let database = path.strip_suffix("-shm");
+            database.is_some_and(|path| databases.iter().any(|one| one.as_str() == path))
+        };
+        let index = paths.iter().filter(|(_, path)| is_index(path));
+        let index: Vec<u32> = index.map(|(fd, _)| *fd).collect();
+        fds.extend(index);
+        fds.sort_unstable();
+        fds.dedup();
+        fds
+    }
+
+    /// The pager of a connection's main database: `aDb[0].pBt->pBt->pPager`.
+    fn pager(&self, db: u64) -> Option<u64> {
+        let reader = &self.reader;
+        let first = reader.pointer(db, DATABASES)?;
+        let tree = reader.pointer(first, 8)?;
+        let shared = reader.pointer(tree, 8)?;
+        reader.pointer(shared, 0)
+    }
+}

@@ -1,0 +1,34 @@
+//! Arguments of `fdguard why`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use fdguard_core::Pid;
+use fdguard_core::units::parse_positive_duration;
+
+use super::select::{number_completer, parse_pid};
+
+/// Show which object holds each descriptor of a Python program, and what keeps it alive.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  fdguard why 1234                a program that fdguard traces, or any other: it is attached to
+  fdguard why 1234 --wait 60s     wait longer for new descriptors
+  fdguard why 1234 --json
+The program is stopped for a few milliseconds: a copy of it is made, and the copy is looked at.
+Exit codes: 0 answered, 2 usage error, 3 could not look.")]
+pub struct WhyArgs {
+    /// The process.
+    #[arg(value_name = "PID", value_parser = parse_pid, add = number_completer())]
+    pub pid: Pid,
+    /// How long to wait for new descriptors, if plain numbers are held: they need a second walk.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_positive_duration)]
+    pub wait: Duration,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the answer to a file.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}

@@ -1,0 +1,84 @@
+//! `fdguard why`: which object holds each descriptor, and what keeps it alive?
+
+use std::time::{Duration, Instant};
+
+use fdguard_process::signals::Signals;
+use fdguard_trace::{AttachedTrace, HeapWatch, ObservedTrace, Options, ProcessWhy, TraceSession};
+
+use super::trace::attach::{attach_to, leave};
+use crate::cli::WhyArgs;
+use crate::exit::{self, HintedError};
+use crate::output;
+use crate::report::why;
+use crate::terminal;
+
+/// Between two looks at a program whose new descriptors are awaited.
+const LOOK: Duration = Duration::from_millis(250);
+/// New descriptors that make another walk worth while.
+const ENOUGH: usize = 4;
+
+pub(super) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
+    let answers = match ObservedTrace::find(args.pid) {
+        Ok(observed) => answer(&mut observed.session(), args, || false)?,
+        Err(_) => attached(args)?,
+    };
+    let of_pid: Vec<ProcessWhy> = answers
+        .into_iter()
+        .filter(|one| one.pid == args.pid)
+        .collect();
+    let refusal = of_pid.first().and_then(|one| one.refusal.clone());
+    if let Some(refusal) = refusal.filter(|_| of_pid.iter().all(|one| one.sites.is_empty())) {
+        let (reason, way) = refusal.split_once(": ").unwrap_or((&refusal, ""));
+        return Err(HintedError::look(format!("process {}: {reason}", args.pid), way).into());
+    }
+    if of_pid.is_empty() {
+        let message = format!("process {} holds nothing that was seen", args.pid);
+        return Err(HintedError::look(message, "ask again while it runs").into());
+    }
+    if args.json {
+        output::emit(args.output.as_deref(), |out| {
+            serde_json::to_writer(&mut *out, &why::WhyDocument::new(&of_pid))?;
+            Ok(out.write_all(b"\n")?)
+        })?;
+    } else {
+        output::emit_styled(args.output.as_deref(), |out| {
+            why::write(out, &of_pid, terminal::width())
+        })?;
+    }
+    Ok(exit::CLEAN)
+}
+
+/// A program that nobody traces is attached to, and left again.
+fn attached(args: &WhyArgs) -> anyhow::Result<Vec<ProcessWhy>> {
+    let signals = Signals::listen_for_end()?;
+    let mut attached: AttachedTrace = attach_to(&[args.pid], &Options::default(), &signals)?;
+    let answers = answer(&mut attached.session, args, || signals.is_pending());
+    leave(&attached);
+    answers
+}
+
+/// Walks once, and for plain numbers once more after new descriptors were opened.
+fn answer(
+    session: &mut TraceSession,
+    args: &WhyArgs,
+    is_stopped: impl Fn() -> bool,
+) -> anyhow::Result<Vec<ProcessWhy>> {
+    let mut watch = HeapWatch::default();
+    session.poll()?;
+    watch.finish_one(session, args.pid);
+    let end = Instant::now() + args.wait;
+    let mut walked = session.open_count(args.pid);
+    while watch.wants_more() && Instant::now() < end && !is_stopped() {
+        std::thread::sleep(LOOK);
+        session.poll()?;
+        let now = session.open_count(args.pid);
+        if now >= walked + ENOUGH {
+            walked = now;
+            watch.finish_one(session, args.pid);
+            if !watch.wants_lines() {
+                break;
+            }
+        }
+    }
+    Ok(watch.answers())
+}

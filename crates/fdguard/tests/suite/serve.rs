@@ -1,0 +1,332 @@
+//! `fdguard serve`, `history` and `fleet` as commands: start, refusals, exit codes, what is left.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{AsNobody, CommandOutput, fdguard, run};
+
+/// A running server without a token.
+struct ServeProcess {
+    child: Child,
+    address: String,
+    state: TempDir,
+}
+
+fn serve(state: &Path) -> Command {
+    let mut command = fdguard();
+    command
+        .args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--no-token",
+            "--no-evidence",
+        ])
+        .args([
+            "--every",
+            "100ms",
+            "--sample-every",
+            "100ms",
+            "--budget",
+            "50%",
+            "--state",
+        ])
+        .arg(state);
+    command
+}
+
+impl ServeProcess {
+    fn start() -> Self {
+        Self::of(tempfile::tempdir().unwrap(), &[])
+    }
+
+    fn of(state: TempDir, more: &[&str]) -> Self {
+        let mut command = serve(state.path());
+        let mut child = command
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        let address = line.split("listens at http://").nth(1);
+        let Some(address) = address.and_then(|rest| rest.split(' ').next()) else {
+            let output = child.wait_with_output().unwrap();
+            panic!("{line}{}", String::from_utf8_lossy(&output.stderr));
+        };
+        Self {
+            address: address.to_owned(),
+            child,
+            state,
+        }
+    }
+
+    fn get(&self, path: &str) -> (u16, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let host = &self.address;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer[end + 4..].to_vec())
+    }
+
+    fn overview(&self) -> Value {
+        serde_json::from_slice(&self.get("/api/v1/overview").1).unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Asks it to end; its directory, and what it wrote to the log.
+    fn stop(mut self) -> (TempDir, String) {
+        self.signal(Signal::TERM);
+        let mut log = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut log).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{log}");
+        let empty = tempfile::tempdir().unwrap();
+        (std::mem::replace(&mut self.state, empty), log)
+    }
+}
+
+impl Drop for ServeProcess {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn refused(mut command: Command) -> CommandOutput {
+    let output = CommandOutput::of(command.output().unwrap());
+    assert_eq!(output.text(), "", "nothing on stdout");
+    output
+}
+
+#[test]
+fn a_server_leaves_a_history_that_is_read_without_it() {
+    let served = ServeProcess::start();
+    let victim = testkit::Victim::start("leaker");
+    testkit::wait_until("some samples", || {
+        served.overview()["own"]["history"]["bytes"].as_u64() > Some(0)
+            && served.overview()["own"]["ticks"].as_u64() > Some(10)
+    });
+    let (state, log) = served.stop();
+    victim.finish();
+    assert!(
+        log.contains("event=serve_ready") && log.contains("event=serve_end"),
+        "{log}"
+    );
+    let dir = state.path().to_str().unwrap();
+    let listed = run(["history", "--state", dir]);
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    assert!(
+        listed.text().lines().any(|line| line == "command leaker"),
+        "{}",
+        listed.text()
+    );
+    let one = run(["history", "leaker", "--state", dir, "--json"]);
+    assert_eq!(one.json()["schema"], "fdguard.history/1");
+    let none = run(["history", "no-such-service", "--state", dir]);
+    assert_eq!(none.code, 3);
+    assert!(
+        none.stderr.contains("no service \"no-such-service\""),
+        "{}",
+        none.stderr
+    );
+    let nowhere = run(["history", "--state", "/nonexistent"]);
+    assert_eq!((nowhere.code, nowhere.text()), (3, ""));
+}
+
+#[test]
+fn a_killed_server_loses_nothing_that_was_written() {
+    let served = ServeProcess::start();
+    testkit::wait_until("samples", || {
+        served.overview()["own"]["ticks"].as_u64() > Some(10)
+    });
+    served.signal(Signal::KILL);
+    let state = served.state.path().to_owned();
+    let listed = run(["history", "--state", state.to_str().unwrap()]);
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    assert!(listed.text().lines().count() > 0);
+}
+
+#[test]
+fn an_address_in_use_is_refused_before_anything_else() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let state = tempfile::tempdir().unwrap();
+    let mut command = fdguard();
+    command.args(["serve", "--no-token", "--listen", &address, "--state"]);
+    command.arg(state.path());
+    let output = refused(command);
+    assert_eq!(output.code, 2, "{}", output.stderr);
+    assert!(output.stderr.contains(&address), "{}", output.stderr);
+}
+
+#[test]
+fn a_state_directory_in_use_is_refused_and_its_holder_named() {
+    let served = ServeProcess::start();
+    let output = refused(serve(served.state.path()));
+    assert_eq!(output.code, 3, "{}", output.stderr);
+    let holder = format!("another fdguard serve uses it (pid {})", served.child.id());
+    assert!(output.stderr.contains(&holder), "{}", output.stderr);
+}
+
+#[test]
+fn a_damaged_history_is_set_aside() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::write(state.path().join("history.db"), vec![7; 8192]).unwrap();
+    let served = ServeProcess::of(state, &[]);
+    let (state, log) = served.stop();
+    assert!(log.contains("event=history_set_aside"), "{log}");
+    let names = std::fs::read_dir(state.path()).unwrap();
+    let names: Vec<String> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names
+            .iter()
+            .any(|name| name.starts_with("history.db.damaged")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_an_error_with_a_hint() {
+    let closed = tempfile::tempdir().unwrap();
+    let dir = closed.path().join("state");
+    let nobody = AsNobody::new();
+    let output = nobody.run(&[
+        "serve",
+        "--no-token",
+        "--listen",
+        "127.0.0.1:0",
+        "--state",
+        dir.to_str().unwrap(),
+    ]);
+    assert_eq!((output.code, output.text()), (3, ""), "{}", output.stderr);
+    assert!(
+        output
+            .stderr
+            .contains("hint: name a directory with --state"),
+        "{}",
+        output.stderr
+    );
+}
+
+#[test]
+fn bad_arguments_of_serve_and_fleet_are_usage_errors() {
+    let url = "http://127.0.0.1:1";
+    for args in [
+        &["serve", "--every", "0s"][..],
+        &["serve", "--budget", "half"],
+        &["serve", "--alertmanager", "nonsense"],
+        &["serve", "--otlp", "ftp://x"],
+        &["serve", "--max-disk", "5"],
+        &["serve", "--listen", "0.0.0.0:0"],
+        &["serve", "--host-label", "a-b"],
+        &["fleet"],
+        &["fleet", "--from", "nonsense"],
+        &["fleet", "--from", url, "service"],
+        &["fleet", "--from", url, "top", "web"],
+        &["fleet", "--from", url, "check", "--max-usage", "x"],
+        &["snap", "--pod", "no-slash-and-bad/name/x"],
+    ] {
+        let output = run(args);
+        assert_eq!(
+            (output.code, output.text()),
+            (2, ""),
+            "{args:?}: {}",
+            output.stderr
+        );
+    }
+    let down = run(["fleet", "--from", url]);
+    assert_eq!((down.code, down.text()), (3, ""));
+    assert!(
+        down.stderr.starts_with("fdguard: http://127.0.0.1:1: "),
+        "{}",
+        down.stderr
+    );
+}
+
+#[test]
+fn a_pod_that_does_not_exist_is_not_an_empty_result() {
+    let output = run(["snap", "--pod", "nowhere/nothing"]);
+    assert_eq!((output.code, output.text()), (3, ""), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("nowhere/nothing"),
+        "{}",
+        output.stderr
+    );
+}
+
+#[test]
+fn a_traced_process_has_a_profile_and_others_do_not() {
+    let served = ServeProcess::start();
+    let (status, _) = served.get(&format!("/debug/pprof/fds?pid={}", std::process::id()));
+    assert_eq!(status, 404);
+    let mut traced = fdguard()
+        .args([
+            "trace",
+            "--for",
+            "60s",
+            "-o",
+            "/dev/null",
+            "--",
+            "python3",
+            "-c",
+            HOLD,
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(traced.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let pid = line.trim().to_owned();
+    let (status, profile) = served.get(&format!("/debug/pprof/fds?pid={pid}"));
+    kill_process(Pid::from_child(&traced), Signal::TERM).unwrap();
+    traced.wait().unwrap();
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&profile));
+    assert!(profile.starts_with(&[0x1f, 0x8b]), "gzip");
+    if !testkit::have("go") {
+        return testkit::skip("no go: the profile was not read");
+    }
+    let file = served.state.path().join("fds.pb.gz");
+    std::fs::write(&file, profile).unwrap();
+    let top = Command::new("go")
+        .args(["tool", "pprof", "-top"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&top.stdout).into_owned();
+    assert!(
+        text.contains("open_many"),
+        "{text}{}",
+        String::from_utf8_lossy(&top.stderr)
+    );
+}
+
+const HOLD: &str = "
+import os, sys
+def open_many():
+    return [open('/dev/null') for _ in range(20)]
+held = open_many()
+print(os.getpid(), flush=True)
+sys.stdin.read()
+import time
+time.sleep(60)
+";
