@@ -1,27 +1,38 @@
 //! Gaps of recordings that do not see everything, or ended too early.
 
-use fdguard_core::Gap;
-use fdguard_core::units::counted;
+use std::collections::BTreeMap;
 
+use fdguard_core::units::counted;
+use fdguard_core::{Gap, TraceKey};
+
+use crate::lifetimes::TracedProcess;
 use crate::source::TraceSource;
 use crate::table::{ProcessTable, ProcessTables};
 
-/// What a source and its recordings could not see.
-pub(crate) fn source_gaps(source: &dyn TraceSource, tables: &ProcessTables) -> Vec<Gap> {
+/// What a source and its recordings could not see. The records of processes that ended may be
+/// removed by now: `processes` has them, too.
+pub(crate) fn source_gaps(
+    source: &dyn TraceSource,
+    tables: &ProcessTables,
+    processes: &[TracedProcess],
+) -> Vec<Gap> {
     let left_at = source.left_at();
     let mut found = source.gaps();
     found.extend(tables.iter().flat_map(|table| gaps(table, left_at)));
-    let is_ahead = |table: &&ProcessTable| table.began > tables.read_at;
-    found.extend(tables.iter().filter(is_ahead).map(other_clock));
+    let recorded = tables.iter().map(|one| (one.key(), &*one.comm));
+    let traced = processes.iter().map(|one| (one.key(), &*one.comm));
+    let is_ahead = |(key, _): &(TraceKey, &str)| key.began > tables.read_at;
+    let ahead: BTreeMap<_, _> = recorded.chain(traced).filter(is_ahead).collect();
+    found.extend(ahead.into_iter().map(|(key, comm)| other_clock(key, comm)));
     found
 }
 
 /// Its recording begins in the future.
-fn other_clock(table: &ProcessTable) -> Gap {
+fn other_clock(key: TraceKey, comm: &str) -> Gap {
     Gap::new(
         format!(
-            "how long descriptors of process {} ({}) have been open, and whether they leak over time",
-            table.pid, table.comm
+            "how long descriptors of process {} ({comm}) have been open, and whether they leak over time",
+            key.pid
         ),
         "it has clocks of its own, ahead of fdguard's (a time namespace): their difference is not known",
         "run fdguard inside that namespace, or use fdguard watch, which needs no clock of the process",

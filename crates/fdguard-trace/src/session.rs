@@ -201,7 +201,7 @@ impl TraceSession {
         let state = self.state_of(&tables, wanted);
         let pump = self.listener.polled(true);
         let (hazards, mut gaps) = pump.hazards(&mut self.symbols);
-        gaps.extend(source_gaps(&*self.source, &tables));
+        gaps.extend(state.gaps);
         Ok(TraceState {
             hazards,
             gaps,
@@ -229,7 +229,7 @@ impl TraceSession {
             true => self.listener.polled(is_end).hazards(symbols),
             false => Default::default(),
         };
-        gaps.extend(source_gaps(&*self.source, tables));
+        gaps.extend(source_gaps(&*self.source, tables, &processes));
         let sites = tables.latest().filter(|_| wanted.sites);
         TraceState {
             sites: sites
