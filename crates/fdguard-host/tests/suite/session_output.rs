@@ -6,7 +6,7 @@ use fdguard_host::receipt::SessionEndReason;
 use fdguard_host::session::{Exec, ExecOutcome, ExecStream, SessionProgram, SessionSpec};
 use sha2::{Digest as _, Sha256};
 
-use super::session_support::{on_host_runtime, open, open_on_pipes, run, said, start};
+use super::session_support::{on_host_runtime, open, open_on_pipes, run, run_for, said, start};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -58,11 +58,9 @@ fn a_hundred_megabytes_cost_bounded_memory_and_the_gap_is_proven() {
             let (ends, missing) = ((end / 20 - begin / 20) as u64, (end - begin) as u64);
             drop(whole);
             let before = peak_memory();
-            let done = run(
-                &session,
-                &format!("yes '0123456789 abcdefgh' | head -c {size}"),
-            )
-            .await;
+            let command = format!("yes '0123456789 abcdefgh' | head -c {size}");
+            // Through a terminal and an unoptimized build: a loaded machine needs its time.
+            let done = run_for(&session, &command, Duration::from_secs(110)).await;
             assert_eq!(done.outcome, ExecOutcome::Exited { status: 0 });
             assert_eq!(done.stdout.bytes, size as u64);
             let dropped = done.stdout.dropped.unwrap();
