@@ -1,4 +1,4 @@
-//! The user's `fdguard.toml`: levels, expectations and suppressions.
+//! The user's `fdguard.toml`: levels, expectations, suppressions and permissions.
 //!
 //! This module turns the text into a [`Config`]; the command decides where the file is and which
 //! flags override it. A file with a mistake is refused as a whole, with one line that says where.
@@ -8,6 +8,7 @@ use toml::Spanned;
 
 mod expectation;
 mod levels;
+mod serve;
 mod suppression;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,8 @@ pub struct Config {
     pub suppressions: Suppressions,
     /// Path of a user's playbook, as written: the command finds and reads it.
     pub playbook: Option<String>,
+    /// Services whose confirmed leaks `fdguard serve` may trace.
+    pub traced_services: Vec<String>,
 }
 
 impl Config {
@@ -52,6 +55,7 @@ impl Config {
             expectations: expectation::read(file.expect, place)?,
             suppressions: suppression::read(file.cleared, place)?,
             playbook,
+            traced_services: serve::read(file.serve, place)?,
         })
     }
 }
@@ -66,4 +70,5 @@ struct File {
     #[serde(default)]
     cleared: Vec<suppression::Table>,
     playbook: Option<Spanned<String>>,
+    serve: Option<serve::Table>,
 }

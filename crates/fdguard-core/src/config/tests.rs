@@ -52,6 +52,15 @@ fn the_example_is_read_as_it_says() {
     assert!(!sessions.counts(&Class::Regular, b"/srv/app/alice.db-wal"));
     assert!(config.expectations[1].breached_by(61));
     assert_eq!(config.suppressions.entries().len(), 4);
+    assert_eq!(config.traced_services, ["billing.service"]);
+}
+
+#[test]
+fn a_service_that_may_be_traced_has_a_name_and_is_listed_once() {
+    let config = parse("[serve]\ntrace = [\"web\", \"api\", \"web\"]\n");
+    assert_eq!(config.traced_services, ["web", "api"]);
+    assert!(said("[serve]\ntrace = [\"web\", \"\"]\n").contains("a service must have a name"));
+    assert!(said("[serve]\ntraces = []\n").contains("traces"));
 }
 
 #[test]

@@ -163,6 +163,9 @@ pub struct ServeFleetArgs {
     /// Show all hosts on the page, from this Prometheus or VictoriaMetrics.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::parse)]
     pub fleet_from: Option<ReceiverUrl>,
+    /// File with a bearer token for it.
+    #[arg(long, value_name = "FILE", requires = "fleet_from")]
+    pub fleet_token_file: Option<PathBuf>,
     /// Label that names a host there.
     #[arg(long, value_name = "LABEL", default_value = "instance", value_parser = super::fleet::label)]
     pub host_label: String,
@@ -173,7 +176,7 @@ pub struct ServeFleetArgs {
 #[command(next_help_heading = "Action")]
 pub struct ServeTraceArgs {
     /// Attach a trace to a process of this service when its leak is confirmed, once a day at most;
-    /// may be repeated. Off by default.
+    /// may be repeated. Off by default; `[serve] trace` in fdguard.toml names services, too.
     #[arg(long, value_name = "SERVICE")]
     pub trace_service: Vec<String>,
     /// Length of such a trace.

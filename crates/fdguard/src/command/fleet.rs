@@ -1,6 +1,7 @@
 //! `fdguard fleet`: the services of all hosts.
 
 use std::io::Write;
+use std::path::Path;
 
 use fdguard_core::Gap;
 use fdguard_core::lint::Severity;
@@ -35,19 +36,22 @@ pub(super) fn run(args: &FleetArgs) -> anyhow::Result<u8> {
 }
 
 fn options(args: &FleetArgs) -> anyhow::Result<FleetOptions> {
-    let token = args.token_file.as_ref().map(|path| {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("--token-file {}: {error}", path.display());
-            HintedError::usage(message, "name a readable file with the token")
-        })?;
-        anyhow::Ok(text.trim().to_owned())
-    });
     Ok(FleetOptions {
         from: args.from.clone(),
-        token: token.transpose()?,
+        token: token(args.token_file.as_deref(), "--token-file")?,
         host_label: args.host_label.clone(),
         within: args.timeout,
     })
+}
+
+/// The bearer token in the file that this option names.
+pub(super) fn token(file: Option<&Path>, option: &str) -> anyhow::Result<Option<String>> {
+    let Some(path) = file else { return Ok(None) };
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let message = format!("{option} {}: {error}", path.display());
+        HintedError::usage(message, "name a readable file with the token")
+    })?;
+    Ok(Some(text.trim().to_owned()))
 }
 
 fn explain(error: FleetError) -> anyhow::Error {

@@ -18,6 +18,7 @@ use fdguard_supervise::event::{EventSink, LogEvent};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use super::fleet::token;
 use super::listening::{ListenRules, Sockets};
 use super::settings;
 use super::token_file::{default_file, read_or_make};
@@ -32,9 +33,11 @@ pub(super) const HISTORY_FILE: &str = "history.db";
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: the numbers of passed descriptors are fixed.
     let inherited = activation::from_environment();
-    let settings = settings::settings(&args.settings)?;
+    let mut config = settings::config(&args.settings)?;
+    let traced = std::mem::take(&mut config.traced_services);
+    let settings = settings::rule_settings(&args.settings, config)?;
     let sockets = Sockets::plan(listen_rules(&args.web), &inherited)?;
-    let (options, token_from) = options(args)?;
+    let (options, token_from) = options(args, traced)?;
     let bound = sockets.bind(inherited)?;
     raise_limit();
     let sink = sink(args)?;
@@ -63,7 +66,10 @@ fn listen_rules(web: &WebArgs) -> ListenRules<'_> {
 }
 
 /// The options, and where the token for viewing is.
-fn options(args: &ServeArgs) -> anyhow::Result<(ServeOptions, Option<PathBuf>)> {
+fn options(
+    args: &ServeArgs,
+    traced: Vec<String>,
+) -> anyhow::Result<(ServeOptions, Option<PathBuf>)> {
     let state = state_dir(args.history.state.as_deref());
     let needs_state = !(args.history.no_history && args.history.no_evidence);
     if needs_state {
@@ -77,9 +83,10 @@ fn options(args: &ServeArgs) -> anyhow::Result<(ServeOptions, Option<PathBuf>)> 
         .zip(delivery.webhook_secret_file.as_ref());
     let webhook = webhook.map(|(url, file)| anyhow::Ok((url, secret(file)?)));
     let fleet = &args.fleet;
+    let fleet_token = token(fleet.fleet_token_file.as_deref(), "--fleet-token-file")?;
     // Works even if the file was replaced by a newer one.
     let program = PathBuf::from("/proc/self/exe");
-    let trace = trace(&args.trace, state.as_deref(), &program)?;
+    let trace = trace(&args.trace, traced, state.as_deref(), &program)?;
     let options = ServeOptions {
         host: args.host_name.clone().unwrap_or_else(host_name),
         every: args.every,
@@ -104,7 +111,7 @@ fn options(args: &ServeArgs) -> anyhow::Result<(ServeOptions, Option<PathBuf>)> 
         trace,
         fleet: fleet.fleet_from.clone().map(|from| FleetOptions {
             from,
-            token: None,
+            token: fleet_token,
             host_label: fleet.host_label.clone(),
             within: Duration::from_secs(10),
         }),
@@ -114,20 +121,22 @@ fn options(args: &ServeArgs) -> anyhow::Result<(ServeOptions, Option<PathBuf>)> 
     Ok((options, token_from))
 }
 
-/// Traces of confirmed leaks, if services are named.
+/// Traces of confirmed leaks, if services are named: by the command line or in the file.
 fn trace(
     args: &ServeTraceArgs,
+    mut services: Vec<String>,
     state: Option<&Path>,
     program: &Path,
 ) -> anyhow::Result<Option<TraceOptions>> {
-    if args.trace_service.is_empty() {
+    services.extend(args.trace_service.iter().cloned());
+    if services.is_empty() {
         return Ok(None);
     }
     make_state_dir(state)?;
     Ok(state.map(|dir| TraceOptions {
         program: program.to_owned(),
         dir: dir.join("traces"),
-        services: args.trace_service.clone(),
+        services,
         length: args.trace_for,
     }))
 }

@@ -16,7 +16,11 @@ const DEFAULT_FILE: &str = "fdguard.toml";
 
 /// Settings from the file and the flags.
 pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<RuleSettings> {
-    let config = config(args)?;
+    rule_settings(args, config(args)?)
+}
+
+/// The same, from a file that was read already.
+pub(super) fn rule_settings(args: &SettingsArgs, config: Config) -> anyhow::Result<RuleSettings> {
     let mut levels = config.levels;
     levels.warning = args.warn_at.unwrap_or(levels.warning);
     levels.critical = args.critical_at.unwrap_or(levels.critical);
@@ -63,7 +67,8 @@ pub(super) fn config_file(args: &SettingsArgs) -> Option<&Path> {
     args.config.as_deref().or(usual.is_file().then_some(usual))
 }
 
-fn config(args: &SettingsArgs) -> anyhow::Result<Config> {
+/// What is in that file.
+pub(super) fn config(args: &SettingsArgs) -> anyhow::Result<Config> {
     let Some(path) = config_file(args) else {
         return Ok(Config::default());
     };

@@ -330,3 +330,82 @@ sys.stdin.read()
 import time
 time.sleep(60)
 ";
+
+/// A server of metrics that refuses everything; returns what it was asked first.
+fn asked_with(listener: TcpListener) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = String::new();
+        for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+            let line = line.unwrap();
+            if line.is_empty() {
+                break;
+            }
+            head.push_str(&line.to_ascii_lowercase());
+            head.push('\n');
+        }
+        drop(stream.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"));
+        head
+    })
+}
+
+#[test]
+fn the_fleet_on_the_page_is_asked_for_with_the_token_of_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    std::fs::write(&file, "s3cret\n").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let from = format!("http://{}", listener.local_addr().unwrap());
+    let asked = asked_with(listener);
+    let options = ["--fleet-from", &from, "--fleet-token-file"];
+    let options = [&options[..], &[file.to_str().unwrap()]].concat();
+    let served = ServeProcess::of(tempfile::tempdir().unwrap(), &options);
+    let (status, _) = served.get("/api/v1/fleet");
+    assert!(status >= 400, "{status}");
+    let head = asked.join().unwrap();
+    assert!(head.contains("authorization: bearer s3cret\n"), "{head}");
+
+    let missing = serve(dir.path())
+        .args([
+            "--fleet-from",
+            &from,
+            "--fleet-token-file",
+            "/no/such/token",
+        ])
+        .output();
+    let output = CommandOutput::of(missing.unwrap());
+    assert_eq!(output.code, 2, "{}", output.stderr);
+    assert!(
+        output
+            .stderr
+            .contains("--fleet-token-file /no/such/token: ")
+    );
+}
+
+/// The name of the service is that of the file, and no other test has it.
+#[test]
+fn a_service_that_the_configuration_names_is_traced_when_its_leak_is_confirmed() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = format!("tr{}", std::process::id());
+    let program = dir.path().join(&name);
+    std::fs::copy(
+        testkit::c_variant("drip", "O2", &["-O2", "-g"]).unwrap(),
+        &program,
+    )
+    .unwrap();
+    let config = dir.path().join("fdguard.toml");
+    std::fs::write(&config, format!("[serve]\ntrace = [\"{name}\"]\n")).unwrap();
+    let options = ["--trace-for", "2s", "--config", config.to_str().unwrap()];
+    let served = ServeProcess::of(tempfile::tempdir().unwrap(), &options);
+    let mut leaking = Command::new(&program)
+        .arg("600")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let traces = served.state.path().join("traces");
+    testkit::wait_until("a trace of the leak", || {
+        std::fs::read_dir(&traces).is_ok_and(|mut entries| entries.next().is_some())
+    });
+    leaking.kill().unwrap();
+    leaking.wait().unwrap();
+}
