@@ -112,7 +112,7 @@ fn is_temporary_place(part: &[u8], under_tmp: bool) -> bool {
 
 fn push_component(out: &mut Vec<u8>, part: &[u8], under_tmp: bool) {
     if let Some(prefix) = python_prefix(part).filter(|_| under_tmp) {
-        push_component(out, prefix, false);
+        push_component(out, prefix, true);
         push_star(out);
         return;
     }
@@ -296,6 +296,13 @@ mod tests {
             let once = collapse(&bytes).into_owned();
             prop_assert_eq!(collapse(&once).into_owned(), once.clone());
             prop_assert!(once.len() <= bytes.len());
+        }
+
+        #[test]
+        fn temporary_names_are_final(name in "(tmp)?[a-k]{0,6}[0-9]?[-_.][a-k0-9_]{8}") {
+            let path = format!("/tmp/{name}");
+            let once = collapse(path.as_bytes()).into_owned();
+            prop_assert_eq!(collapse(&once).into_owned(), once.clone());
         }
 
         #[test]

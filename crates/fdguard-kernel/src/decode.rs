@@ -116,16 +116,13 @@ impl Decoder {
         if first == 0 {
             numbers.clear();
         }
-        for (word, base) in words.chunks_exact(8).zip((first..).step_by(64)) {
+        for (base, word) in (u64::from(first)..).step_by(64).zip(words.chunks_exact(8)) {
             let Some(word) = word.first_chunk() else {
                 continue;
             };
             let word = u64::from_ne_bytes(*word);
-            numbers.extend(
-                (0..64)
-                    .filter(|bit| word >> bit & 1 == 1)
-                    .map(|bit| base + bit),
-            );
+            let bits = (0..64).filter(|bit| word >> bit & 1 == 1);
+            numbers.extend(bits.filter_map(|bit| u32::try_from(base + bit).ok()));
         }
     }
 
@@ -179,6 +176,17 @@ mod tests {
         assert_eq!(event.what, Occurrence::Executed { open });
         let event = decoder.decode(&record(8, 0, 1)).unwrap();
         assert_eq!(event.what, Occurrence::Executed { open: Vec::new() });
+    }
+
+    #[test]
+    fn numbers_beyond_the_last_one_are_left_out() {
+        let mut decoder = Decoder::default();
+        let mut bytes = record(11, u32::MAX - 1, 0);
+        bytes.extend([0xff; 24]);
+        assert_eq!(decoder.decode(&bytes), None);
+        let event = decoder.decode(&record(8, 0, 1)).unwrap();
+        let open = vec![u32::MAX - 1, u32::MAX];
+        assert_eq!(event.what, Occurrence::Executed { open });
     }
 
     #[test]

@@ -40,13 +40,19 @@ impl Redactor {
         if self.issued.contains(name) {
             return String::from_utf8_lossy(name).into_owned();
         }
-        let next = self.words.len();
-        let token = self.words.entry(name.to_vec()).or_insert_with(|| {
-            let letters = letters(next);
-            format!("~{letters}")
-        });
+        if let Some(token) = self.words.get(name) {
+            return token.clone();
+        }
+        // A name that looks like a token keeps the token that it got.
+        let is_free = |token: &String| {
+            let token = token.as_bytes();
+            token != name && !self.words.contains_key(token) && !self.issued.contains(token)
+        };
+        let mut tokens = (self.words.len()..).map(|index| format!("~{}", letters(index)));
+        let token = tokens.find(is_free).unwrap_or_default();
+        self.words.insert(name.to_vec(), token.clone());
         self.issued.insert(token.as_bytes().to_vec());
-        token.clone()
+        token
     }
 
     /// The token of one of many names that differ in a number or a random part: those of one shape

@@ -176,3 +176,15 @@ proptest! {
         drop(redactor.connection(&String::from_utf8_lossy(&bytes)));
     }
 }
+
+#[test]
+fn a_name_that_looks_like_a_token_keeps_its_own() {
+    let mut redactor = Redactor::new();
+    let names: [&[u8]; 6] = [b"~c", b"one", b"two", b"three", b"~a", b"four"];
+    let tokens = names.map(|name| redactor.word(name));
+    assert_eq!(names.map(|name| redactor.word(name)), tokens);
+    assert_ne!(tokens[0], "~c");
+    let text = "opened /~d/x /y /z /w /v /u";
+    let once = redactor.prose(text);
+    assert_eq!(redactor.prose(text), once);
+}

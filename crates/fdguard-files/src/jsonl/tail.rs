@@ -56,7 +56,8 @@ pub(super) fn judge(line: &[u8]) -> Option<Mend> {
     let body = line.strip_suffix(b"\n");
     let has_end = body.is_some();
     let body = body.unwrap_or(line);
-    if body.is_empty() {
+    // A blank line has nothing to lose.
+    if body.is_empty() || (has_end && body.trim_ascii().is_empty()) {
         return None;
     }
     if !body.contains(&0) && is_one_value(body, has_end) {

@@ -332,6 +332,8 @@ impl Probe {
                 Err(Error::io(format!("descriptors of process {pid}"), error))
             }
             Err(_) => {
+                // The files of a process that ends belong to root.
+                self.still_there(pid, &base)?;
                 let count = self.count_of(&base);
                 Ok(ProcessDraft::without_table(basics, taken_at, count))
             }

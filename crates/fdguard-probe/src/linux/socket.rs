@@ -60,7 +60,7 @@ impl SocketTable {
             if missing == 0 && !(kind == DiagTable::Tcp6 && table.has_lone_end()) {
                 break;
             }
-            dump(&socket, kind, &mut buffer, |(ino, record)| {
+            let mut keep = |(ino, record): net::SocketRow| {
                 let is_wanted = wanted.is_none_or(|wanted| wanted.contains(&ino));
                 missing = missing.saturating_sub(usize::from(is_wanted));
                 let ends = local_connection(&record);
@@ -69,7 +69,14 @@ impl SocketTable {
                 if is_wanted || kind == DiagTable::Unix {
                     table.records.insert(ino, record);
                 }
-            })?;
+            };
+            match dump(&socket, kind, &mut buffer, &mut keep) {
+                // The text tables lack the peers of Unix sockets: the caller reports that.
+                Err(Errno::NOENT) if kind != DiagTable::Unix => {
+                    text_rows(kind).into_iter().for_each(keep);
+                }
+                dumped => dumped?,
+            }
         }
         Ok(table)
     }
@@ -252,11 +259,46 @@ fn dump(
         let (length, _) = rustix::net::recv(socket.as_fd(), &mut *buffer, RecvFlags::empty())?;
         match diag::read_datagram(table, &buffer[..length], &mut row) {
             DiagEnd::More if length > 0 => {}
-            // A kernel without this table returns "no such file": that is an empty table.
-            DiagEnd::Refused(code) if code != Errno::NOENT.raw_os_error() => {
-                return Err(Errno::from_raw_os_error(code));
-            }
-            DiagEnd::More | DiagEnd::Done | DiagEnd::Refused(_) => return Ok(()),
+            // NOENT: a kernel that lacks the module for this table (`tcp_diag`, `udp_diag`).
+            DiagEnd::Refused(code) => return Err(Errno::from_raw_os_error(code)),
+            DiagEnd::More | DiagEnd::Done => return Ok(()),
+        }
+    }
+}
+
+/// The same table as text, in the namespace of this thread.
+fn text_rows(table: DiagTable) -> Vec<net::SocketRow> {
+    let (name, kind) = match table {
+        DiagTable::Tcp4 => ("tcp", InetKind::Tcp),
+        DiagTable::Tcp6 => ("tcp6", InetKind::Tcp),
+        DiagTable::Udp4 => ("udp", InetKind::Udp),
+        DiagTable::Udp6 => ("udp6", InetKind::Udp),
+        DiagTable::Unix => return Vec::new(),
+    };
+    // A machine without IPv6 has no such table.
+    let bytes = std::fs::read(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    inet_rows(kind, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use fdguard_proc::net::{SocketRecord, SocketRow};
+
+    use super::{DiagTable, text_rows};
+
+    #[test]
+    fn a_kernel_without_a_diag_module_has_text_tables() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for (table, at) in [
+            (DiagTable::Tcp4, tcp.local_addr().unwrap()),
+            (DiagTable::Udp4, udp.local_addr().unwrap()),
+        ] {
+            let rows = text_rows(table);
+            let is_it = |(_, record): &SocketRow| matches!(record, SocketRecord::Inet { local, .. } if *local == at);
+            assert!(rows.iter().any(is_it), "{table:?}: {rows:?}");
         }
     }
 }

@@ -100,8 +100,10 @@ impl TableDraft {
     /// Whether every listed number could still be read, and none can be missing from the list.
     pub(super) fn is_complete(&self) -> bool {
         // Of a short table, all were listed before the first was read, which proves that the
-        // process was alive then. The list of a longer one ends early if the process does.
-        self.count() == self.listed && (1..CHUNK as u64).contains(&self.listed)
+        // process was alive then. The list of a longer one ends early if the process does, and
+        // what belongs to a process that ends may not be read.
+        let is_short = (1..CHUNK as u64).contains(&self.listed);
+        is_short && self.count() == self.listed && self.denied == 0
     }
 
     /// Whether no descriptor could be read.

@@ -148,7 +148,15 @@ impl<'p> ProcessWatcher<'p> {
             Some(count) => count,
             // An exited process has no count: the last one would make it look alive.
             None if self.is_ending() => return Err(Error::Vanished(self.pid)),
-            None => self.count.ok_or_else(|| self.uncounted())?,
+            // Before Linux 6.2 the directory has no size: its names are counted.
+            None => match (self.count, &self.dir) {
+                (Some(count), _) => count,
+                (None, Some(dir)) => {
+                    let numbers = dir.numbers().map_err(|error| self.lost(error))?;
+                    numbers.len() as u64
+                }
+                (None, None) => return Err(self.uncounted()),
+            },
         };
         Ok(WatcherTick {
             count,

@@ -1,7 +1,7 @@
 //! States that no kernel would show, or not on request.
 
 use fdguard_core::{Class, Detail, Snapshot, Text};
-use fdguard_probe::{Error, Options, Probe};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher};
 use serde_json::json;
 use testkit::FakeProc;
 
@@ -19,6 +19,19 @@ fn class_at(snapshot: &Snapshot, fd: u32) -> String {
         .unwrap_or_else(|| panic!("no descriptor {fd}"))
         .class
         .to_string()
+}
+
+#[test]
+fn a_watch_counts_where_a_directory_has_no_size() {
+    let mut tree = FakeProc::new();
+    tree.process(10)
+        .fd(3, b"anon_inode:[eventfd]", INFO)
+        .fd(7, b"anon_inode:[eventfd]", INFO);
+    let probe = Probe::at(tree.root()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, 10).unwrap();
+    assert_eq!(watcher.glance().unwrap().count, 2);
+    assert_eq!(watcher.tick().unwrap().count, 2);
+    assert_eq!(watcher.glance().unwrap().count, 2);
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn r7_a_library_that_was_deleted_since_is_read_or_said_to_be_deleted() {
         }
         SelectUse::Unknown { why } => {
             skip("needs the right to open what is mapped");
-            assert!(why.contains("libcopy.so: it was deleted"), "{why}");
+            assert!(why.contains("libcopy.so: the file was deleted"), "{why}");
         }
         SelectUse::Absent => panic!("the library was overlooked"),
     }

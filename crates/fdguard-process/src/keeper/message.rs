@@ -200,7 +200,7 @@ impl FromKeeper {
             },
             2 => Self::Failed {
                 step: Step::from_number(small(a)?),
-                errno: Errno::from_raw_os_error(number(b)?),
+                errno: errno(b)?,
             },
             3 => Self::MainEnded {
                 exit: exit(a, b)?,
@@ -284,6 +284,14 @@ fn word(number: i32) -> u64 {
 fn number(word: u64) -> Option<i32> {
     let low = u32::try_from(word).ok()?;
     Some(i32::from_ne_bytes(low.to_ne_bytes()))
+}
+
+/// Only what the kernel returns as an error (1 to 4095); rustix does not accept anything else.
+fn errno(word: u64) -> Option<Errno> {
+    let code = number(word)?;
+    (1..4096)
+        .contains(&code)
+        .then(|| Errno::from_raw_os_error(code))
 }
 
 fn bytes(words: [u64; WORDS]) -> [u8; LENGTH] {
@@ -382,6 +390,16 @@ mod tests {
         assert_eq!(FromKeeper::decode(&[]), None);
         assert_eq!(FromKeeper::decode(&[0; LENGTH]), None);
         assert_eq!(ToKeeper::decode(&[1; 3]), None);
+    }
+
+    #[test]
+    fn a_failure_with_a_number_that_is_no_errno_is_nothing() {
+        for (code, is_one) in [(0, false), (1, true), (4095, true), (4096, false)] {
+            for code in [code, code << 32, u64::from(u32::MAX) - code] {
+                let failed = FromKeeper::decode(&bytes([2, 1, code, 0, 0, 0, 0, 0]));
+                assert_eq!(failed.is_some(), is_one && code < 4096, "{code}");
+            }
+        }
     }
 
     #[test]

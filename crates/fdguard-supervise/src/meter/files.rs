@@ -85,8 +85,7 @@ impl Files {
 
     fn read(&mut self, path: &str) -> Result<&[u8], Refusal> {
         let of = |error: std::io::Error| {
-            let number = error.raw_os_error().unwrap_or_default();
-            Refusal::from(Errno::from_raw_os_error(number))
+            Refusal::from(Errno::from_io_error(&error).unwrap_or(Errno::IO))
         };
         self.buffer.clear();
         let mut file = File::open(path).map_err(of)?;

@@ -30,6 +30,8 @@ pub struct Clearing {
     grace: Duration,
     state: State,
     rounds: u32,
+    /// Failed binds after the address seemed to be free.
+    missed: u32,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,23 @@ impl Clearing {
             grace,
             state: State::Look { at: now, until },
             rounds: 0,
+            missed: 0,
         }
+    }
+
+    /// After another failed bind, although no holder was found: another process was faster, or the
+    /// kernel does not list the holder (before 6.8 not a socket that is bound and does not listen).
+    /// Looks again soon; the conflict if there is no time for that.
+    pub fn look_again(&mut self, now: Instant) -> Option<Conflict> {
+        self.missed += 1;
+        let until = match self.state {
+            State::Look { until, .. } => until,
+            State::Ending { .. } => None,
+        };
+        let at = now + EVERY;
+        self.state = State::Look { at, until };
+        let may = until.map_or(self.missed <= MOST_ROUNDS, |until| at < until);
+        (!may).then(|| Conflict::without_holder(&self.at))
     }
 
     /// Registers its descriptors and deadline.

@@ -67,6 +67,16 @@ impl AddressHolder {
 }
 
 impl Conflict {
+    /// An address in use whose socket is in none of the kernel's tables.
+    pub(super) fn without_holder(at: &ListenAddress) -> Self {
+        Self {
+            at: at.clone(),
+            listens: false,
+            holders: Vec::new(),
+            unseen: Vec::new(),
+        }
+    }
+
     /// Whether earlier runs left all of it behind, so that it may be stopped.
     #[must_use]
     pub fn is_all_ours_before(&self) -> bool {

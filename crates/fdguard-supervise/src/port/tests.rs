@@ -120,6 +120,25 @@ fn nobody_is_nobody() {
 }
 
 #[test]
+fn an_address_whose_holder_is_not_listed_is_refused() {
+    let (_listener, at) = tcp("127.0.0.1:0");
+    let begun = Instant::now();
+    let after = |seconds| begun + Duration::from_secs(seconds);
+    let mut waits = clearing(&at, PortPolicy::Wait(LONG), LONG);
+    for _ in 0..10 {
+        assert_eq!(waits.look_again(begun), None);
+    }
+    assert!(waits.look_again(after(70)).is_some(), "it waits no longer");
+    let mut refuses = clearing(&at, PortPolicy::Refuse, LONG);
+    let conflict = (0..10).find_map(|_| refuses.look_again(begun)).unwrap();
+    let line = conflict.to_string();
+    assert!(
+        line.ends_with("in use by a socket that the kernel does not list"),
+        "{line}"
+    );
+}
+
+#[test]
 fn what_holds_both_kinds_of_addresses_is_in_the_way_of_ipv4() {
     let Ok(listener) = TcpListener::bind("[::]:0") else {
         return testkit::skip("no IPv6 on this machine");

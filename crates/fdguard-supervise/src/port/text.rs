@@ -91,6 +91,13 @@ impl fmt::Display for HiddenSocket {
 impl fmt::Display for Conflict {
     /// One line: the address and its holders.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.holders.is_empty() && self.unseen.is_empty() {
+            return write!(
+                f,
+                "{} is in use by a socket that the kernel does not list",
+                self.at
+            );
+        }
         let how = if self.listens {
             "is held by"
         } else {

@@ -60,10 +60,10 @@ impl Desk<'_> {
             let step = clearing.poll(Instant::now(), self.probe, &ours);
             match step.map_err(|error| refused(&format!("{}: {error}", listen.at), 2))? {
                 ClearingStep::Free => match listen.bind() {
-                    // Another process was faster.
                     Err(BindError::Held { .. }) => {
-                        let now = Instant::now();
-                        clearing = Clearing::new(listen.at.clone(), policy, grace, now);
+                        if let Some(conflict) = clearing.look_again(Instant::now()) {
+                            return Err(self.refuse(&service.name, &conflict));
+                        }
                     }
                     bound => return bound.map_err(|error| refused(&error.to_string(), 125)),
                 },
@@ -73,12 +73,7 @@ impl Desk<'_> {
                     }
                 }
                 ClearingStep::Refused(conflict) => {
-                    self.tell(&service.name, &conflict);
-                    let hint = "use --on-conflict wait, or end-if-ours for processes of an earlier run; unrelated processes are never ended";
-                    return Err(StartRefusal {
-                        hint: hint.to_owned(),
-                        ..refused(&conflict.to_string(), 2)
-                    });
+                    return Err(self.refuse(&service.name, &conflict));
                 }
             }
             self.wait(&clearing)?;
@@ -116,6 +111,15 @@ impl Desk<'_> {
             if let Some(conflict) = found.filter(is_foreign) {
                 self.tell(&service.name, &conflict);
             }
+        }
+    }
+
+    fn refuse(&mut self, service: &str, conflict: &Conflict) -> StartRefusal {
+        self.tell(service, conflict);
+        let hint = "use --on-conflict wait, or end-if-ours for processes of an earlier run; unrelated processes are never ended";
+        StartRefusal {
+            hint: hint.to_owned(),
+            ..refused(&conflict.to_string(), 2)
         }
     }
 

@@ -19,6 +19,8 @@ fn a_whole_line_is_left_alone() {
     for line in [
         "",
         "\n",
+        " \n",
+        "\r\n",
         "{}\n",
         "{\"a\":1}\r\n",
         " [1] \n",
