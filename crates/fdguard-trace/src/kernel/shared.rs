@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use fdguard_core::{Gap, TraceKey};
@@ -46,6 +46,8 @@ const LAST_STEPS_OF_HOST: LastSteps = LastSteps {
     checks: Duration::from_millis(500),
     stacks: Duration::from_secs(1),
 };
+/// How long a process is examined before its trace counts as begun.
+const LEARNING: Duration = Duration::from_secs(5);
 /// How many events are applied before other threads get their turn.
 const BATCH: usize = 4096;
 /// How many events the hazards and lifetimes may still be told of at the end.
@@ -248,7 +250,19 @@ impl KernelTrace {
         let mut records = self.records();
         records.ensure(pid, monotonic());
         self.note_changes(&mut reading, &mut records);
+        drop(records);
+        drop(reading);
+        self.wait_until_known();
         Ok(())
+    }
+
+    /// Waits until the kernel knows what the followed processes run. Before that, what a Python or
+    /// Go program opens has no line of its language.
+    fn wait_until_known(&self) {
+        let (waiting, reached) = mpsc::channel();
+        self.send(UnwindTask::Reached(waiting));
+        // Nothing is ever sent: the other end is dropped.
+        let _reached = reached.recv_timeout(LEARNING);
     }
 
     /// Whether programs that fdguard starts are traced.
