@@ -60,17 +60,30 @@ impl Ring {
 
     /// Passes on the complete records up to this position, and frees their room.
     pub(crate) fn read(&mut self, end: u64, take: &mut dyn FnMut(&[u8])) {
+        self.read_some(end, usize::MAX, take);
+    }
+
+    /// The same for this many records at most; returns how many there were.
+    pub(crate) fn read_some(
+        &mut self,
+        end: u64,
+        most: usize,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> usize {
         // SAFETY: the reader's position is at the start of its page, which stays mapped.
         let position = unsafe { self.reader.cast::<AtomicU64>().as_ref() };
         let mut at = position.load(Ordering::Relaxed);
-        while at < end {
+        let mut count = 0;
+        while at < end && count < most {
             let Some((length, used)) = self.record(at, take) else {
                 break;
             };
             debug_assert!(length <= used);
             at += used;
+            count += 1;
             position.store(at, Ordering::Release);
         }
+        count
     }
 
     /// Passes on the record at this position; `None` if it is not complete.

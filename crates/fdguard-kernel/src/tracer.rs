@@ -229,8 +229,25 @@ impl KernelTracer {
 
     /// Passes on what has happened since the last time; never waits.
     pub fn drain(&mut self, take: &mut dyn FnMut(KernelEvent)) -> io::Result<()> {
+        self.drain_some(self.position(), usize::MAX, take);
+        Ok(())
+    }
+
+    /// What has happened until now ends here.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.events.written()
+    }
+
+    /// Passes on what has happened up to this position, at most this many events and all stacks
+    /// that have arrived; returns how many events there were.
+    pub fn drain_some(
+        &mut self,
+        end: u64,
+        most: usize,
+        take: &mut dyn FnMut(KernelEvent),
+    ) -> usize {
         // The stack of an event is complete before the event is.
-        let end = self.events.written();
         let stacks = self.stacks.written();
         let copied = &mut self.copied;
         self.stacks.read(stacks, &mut |bytes| {
@@ -255,12 +272,17 @@ impl KernelTracer {
             }
         });
         let decoder = &mut self.decoder;
-        self.events.read(end, &mut |bytes| {
+        self.events.read_some(end, most, &mut |bytes| {
             if let Some(event) = decoder.decode(bytes) {
                 take(event);
             }
-        });
-        Ok(())
+        })
+    }
+
+    /// Drops what has happened up to this position; returns how many events there were.
+    pub fn skip(&mut self, end: u64) -> usize {
+        self.stacks.read(self.stacks.written(), &mut |_| {});
+        self.events.read_some(end, usize::MAX, &mut |_| {})
     }
 
     /// What was lost so far.

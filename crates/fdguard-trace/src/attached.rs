@@ -1,7 +1,7 @@
 //! A trace of processes that were already running.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fdguard_attach::Target;
@@ -32,6 +32,19 @@ pub struct AttachedTrace {
 enum AttachedSource {
     Library(Arc<InjectSource>),
     Kernel(Arc<KernelSource>),
+}
+
+/// Prepares the end of a trace from another thread, while one reads.
+#[derive(Clone, Debug)]
+pub struct TraceEnder(Weak<KernelSource>);
+
+impl TraceEnder {
+    /// From now on nothing more is read: who is reading returns soon, and the trace can be ended.
+    pub fn end_soon(&self) {
+        if let Some(source) = self.0.upgrade() {
+            source.end_soon();
+        }
+    }
 }
 
 /// A process that could not be attached to, and goes on undisturbed.
@@ -141,15 +154,18 @@ impl AttachedTrace {
         Self::enter(examined, options, is_stopped, on_step)
     }
 
-    /// Traces every process of the host by the kernel.
-    pub fn host(options: &Options) -> Result<Self, Error> {
+    /// Traces every process of the host by the kernel. A busy host always has more to read: the end
+    /// has to be prepared.
+    pub fn host(options: &Options) -> Result<(Self, TraceEnder), Error> {
         let source = Arc::new(KernelSource::load(TracerScope::Host)?);
-        Ok(Self {
+        let ender = TraceEnder(Arc::downgrade(&source));
+        let trace = Self {
             session: TraceSession::start_shared(Arc::<KernelSource>::clone(&source), options)?,
             source: AttachedSource::Kernel(source),
             pids: Vec::new(),
             refused: Vec::new(),
-        })
+        };
+        Ok((trace, ender))
     }
 
     /// Lets the kernel report about these processes.

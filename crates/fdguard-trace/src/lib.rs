@@ -49,7 +49,7 @@ mod table;
 mod trace_dir;
 mod why;
 
-pub use attached::{AttachRefusal, AttachStep, AttachedTrace};
+pub use attached::{AttachRefusal, AttachStep, AttachedTrace, TraceEnder};
 pub use error::Error;
 pub use fdguard_kernel::LoadRefusal;
 pub use go::{GoFrame, GoLines};

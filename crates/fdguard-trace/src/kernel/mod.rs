@@ -105,6 +105,11 @@ impl KernelSource {
         self.trace.records().has(key)
     }
 
+    /// The recording is about to be stopped: nothing more is read until then.
+    pub(crate) fn end_soon(&self) {
+        self.trace.end_soon();
+    }
+
     /// Ends the recording. What was recorded can still be read.
     pub fn stop(&self) {
         self.trace.stop();

@@ -14,6 +14,9 @@ use crate::table::{ProcessTable, TableContents};
 /// The most events of a process that wait to be read.
 const MOST_WAITING: usize = 1 << 19;
 
+/// The most that are taken at once while it runs: others wait for the thread that takes them.
+const MOST_TAKEN: usize = 1 << 14;
+
 /// Identifies a table of descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TableId(pub(super) u64);
@@ -144,6 +147,19 @@ impl RecordedProcess {
         }
     }
 
+    /// How many events wait to be taken.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Counts them as lost instead.
+    pub(super) fn drop_waiting(&mut self) {
+        let count = self.waiting.len() as u64;
+        self.waiting.clear();
+        self.newly_lost += count;
+        self.lost_events += count;
+    }
+
     /// The stacks on their way that its events wait for.
     pub(super) fn pending(&self, stacks: &StackStore) -> Vec<u32> {
         let numbers = self.waiting.iter().map(|record| record.stack);
@@ -152,11 +168,12 @@ impl RecordedProcess {
             .collect()
     }
 
-    /// Takes what has happened, up to the first event whose stack is on its way. At the end nothing
-    /// is left behind.
+    /// Takes what has happened, up to the first event whose stack is on its way, and not too much
+    /// at once. At the end nothing is left behind.
     pub(super) fn drain(&mut self, stacks: &StackStore, is_end: bool) -> DrainedEvents {
         let is_ready = |record: &EventRecord| record.stack == 0 || !stacks.is_pending(record.stack);
-        let ready = self.waiting.iter().take_while(|one| is_ready(one)).count();
+        let some = self.waiting.iter().take(MOST_TAKEN);
+        let ready = some.take_while(|one| is_ready(one)).count();
         let count = if is_end { self.waiting.len() } else { ready };
         let behind = self.waiting.len() as u64;
         let first = self.next_ticket - behind;

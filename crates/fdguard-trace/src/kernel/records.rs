@@ -387,6 +387,18 @@ impl KernelRecords {
         Some(process.drain(stacks, is_end))
     }
 
+    /// How many events of a program wait to be taken.
+    pub(super) fn waiting(&self, key: TraceKey) -> usize {
+        self.processes.get(&key).map_or(0, RecordedProcess::waiting)
+    }
+
+    /// Counts them as lost instead.
+    pub(super) fn drop_waiting(&mut self, key: TraceKey) {
+        if let Some(process) = self.processes.get_mut(&key) {
+            process.drop_waiting();
+        }
+    }
+
     /// The stacks on their way that events of a program wait for.
     pub(super) fn pending(&self, key: TraceKey, stacks: &StackStore) -> Vec<u32> {
         let process = self.processes.get(&key);

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use fdguard_core::{Gap, TraceKey};
@@ -34,10 +34,33 @@ const SHARE: u32 = 20;
 /// How long the stacks of ended programs are waited for, besides this part of the time.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PATIENCE_SHARE: u32 = 10;
-/// How long the last stacks may take.
-const UNWINDING: Duration = Duration::from_secs(10);
+/// How long the last events, comparisons and stacks may take. What is left is lost, and counted.
+const LAST_STEPS: LastSteps = LastSteps {
+    events: Duration::from_secs(2),
+    checks: Duration::from_secs(1),
+    stacks: Duration::from_secs(10),
+};
+/// The same for a host: somebody waits, and it never stops doing more.
+const LAST_STEPS_OF_HOST: LastSteps = LastSteps {
+    events: Duration::from_millis(500),
+    checks: Duration::from_millis(500),
+    stacks: Duration::from_secs(1),
+};
+/// How long a process is examined before its trace counts as begun.
+const LEARNING: Duration = Duration::from_secs(5);
+/// How many events are applied before other threads get their turn.
+const BATCH: usize = 4096;
+/// How many events the hazards and lifetimes may still be told of at the end.
+const MOST_AT_END: usize = 1 << 16;
 /// The most stacks that wait for their first event.
 const MOST_ARRIVED: usize = 4096;
+
+/// How long each step of the end may take.
+struct LastSteps {
+    events: Duration,
+    checks: Duration,
+    stacks: Duration,
+}
 
 /// A trace by the kernel. Locked in the order of its fields.
 #[derive(Debug)]
@@ -51,6 +74,11 @@ pub(super) struct KernelTrace {
     began: Instant,
     /// The nanoseconds that were spent waiting for the stacks of ended programs.
     waited: AtomicU64,
+    /// It is about to end: nothing new is read, so that the thread that ends it finds no lock taken
+    /// for long. Reading a busy host could go on for ever.
+    is_ending: AtomicBool,
+    /// How many events may still be handed out after that.
+    left: AtomicUsize,
 }
 
 /// The tracer while it is loaded.
@@ -67,6 +95,8 @@ struct Reading {
     creators: GoCreators,
     /// Processes that opened on goroutines whose creators have to be known.
     needing: BTreeSet<u32>,
+    /// Set at the end: what has not been applied by then is lost.
+    deadline: Option<Instant>,
 }
 
 impl Reading {
@@ -93,6 +123,7 @@ impl KernelTrace {
                 next_check: None,
                 creators: GoCreators::default(),
                 needing: BTreeSet::new(),
+                deadline: None,
             }),
             records: Mutex::new(KernelRecords::new(std::process::id())),
             stacks: Arc::default(),
@@ -100,6 +131,8 @@ impl KernelTrace {
             failures: Arc::default(),
             began: Instant::now(),
             waited: AtomicU64::new(0),
+            is_ending: AtomicBool::new(false),
+            left: AtomicUsize::new(MOST_AT_END),
         }
     }
 
@@ -123,6 +156,9 @@ impl KernelTrace {
 
     /// Tells the kernel what the unwinder has found out.
     fn learn(&self, lesson: KernelLesson<'_>) {
+        if self.is_ending() {
+            return;
+        }
         let reading = &mut *lock(&self.reading);
         let Some(tracer) = &mut reading.tracer else {
             return;
@@ -214,7 +250,19 @@ impl KernelTrace {
         let mut records = self.records();
         records.ensure(pid, monotonic());
         self.note_changes(&mut reading, &mut records);
+        drop(records);
+        drop(reading);
+        self.wait_until_known();
         Ok(())
+    }
+
+    /// Waits until the kernel knows what the followed processes run. Before that, what a Python or
+    /// Go program opens has no line of its language.
+    fn wait_until_known(&self) {
+        let (waiting, reached) = mpsc::channel();
+        self.send(UnwindTask::Reached(waiting));
+        // Nothing is ever sent: the other end is dropped.
+        let _reached = reached.recv_timeout(LEARNING);
     }
 
     /// Whether programs that fdguard starts are traced.
@@ -228,32 +276,66 @@ impl KernelTrace {
         }
     }
 
+    /// The trace is about to end: its threads read nothing more, and wait for nothing.
+    pub(super) fn end_soon(&self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
+    }
+
     /// Applies all events that have happened; returns how many.
     pub(super) fn drain(&self) -> usize {
+        if self.is_ending() {
+            return 0;
+        }
         let mut reading = lock(&self.reading);
         self.drain_locked(&mut reading)
     }
 
     fn drain_locked(&self, reading: &mut Reading) -> usize {
-        let mut events = Vec::new();
-        let Some(tracer) = &mut reading.tracer else {
+        let Some(end) = reading.tracer.as_ref().map(KernelTracer::position) else {
             return 0;
         };
-        // What cannot be read now is read the next time.
-        drop(tracer.drain(&mut |event| events.push(event)));
-        let lost = tracer.lost();
-        let count = events.len();
-        let mut records = self.records();
-        for event in events {
-            self.apply(event, reading, &mut records);
+        let (mut count, mut dropped) = (0, 0);
+        while let Some(tracer) = &mut reading.tracer {
+            match reading.deadline {
+                Some(deadline) if Instant::now() > deadline => {
+                    dropped = tracer.skip(end) as u64;
+                    break;
+                }
+                // The thread that ends the trace reads the rest.
+                None if self.is_ending() => break,
+                _ => {}
+            }
+            let mut events = Vec::new();
+            let read = tracer.drain_some(end, BATCH, &mut |event| events.push(event));
+            let mut records = self.records();
+            for event in events {
+                self.apply(event, reading, &mut records);
+            }
+            count += read;
+            if read < BATCH {
+                break;
+            }
         }
-        let newly = lost.events.saturating_sub(reading.lost.events);
+        self.note_lost(reading, dropped);
+        count
+    }
+
+    /// Counts what the kernel lost, and what was dropped.
+    fn note_lost(&self, reading: &mut Reading, dropped: u64) {
+        let Some(tracer) = &reading.tracer else {
+            return;
+        };
+        let lost = tracer.lost();
+        let newly = lost.events.saturating_sub(reading.lost.events) + dropped;
         reading.lost = lost;
         if newly > 0 {
-            records.lose(newly);
+            self.records().lose(newly);
             reading.next_check = None;
         }
-        count
     }
 
     fn apply(&self, event: KernelEvent, reading: &mut Reading, records: &mut KernelRecords) {
@@ -322,6 +404,9 @@ impl KernelTrace {
 
     /// Compares the tables of processes that do nothing with what is open in them.
     pub(super) fn reconcile(&self) {
+        if self.is_ending() {
+            return;
+        }
         let mut reading = lock(&self.reading);
         let began = Instant::now();
         if reading.next_check.is_some_and(|next| began < next) {
@@ -335,7 +420,7 @@ impl KernelTrace {
         let until = began + Duration::from_millis(50);
         for pid in due {
             self.check(pid, &mut reading);
-            if Instant::now() > until {
+            if Instant::now() > until || self.is_ending() {
                 break;
             }
         }
@@ -372,7 +457,7 @@ impl KernelTrace {
     /// these waits together are a small part of the time.
     pub(super) fn wait_for_stacks(&self, key: TraceKey) {
         let pending = self.records().pending(key, &self.stacks);
-        if pending.is_empty() {
+        if pending.is_empty() || self.is_ending() {
             return;
         }
         let began = Instant::now();
@@ -385,27 +470,49 @@ impl KernelTrace {
     }
 
     pub(super) fn take_events(&self, key: TraceKey, is_end: bool) -> Option<DrainedEvents> {
-        self.records().drain(key, &self.stacks, is_end)
+        let mut records = self.records();
+        if self.is_ending() {
+            let waiting = records.waiting(key);
+            let fits = |left: usize| left.checked_sub(waiting);
+            let is_room = self
+                .left
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, fits);
+            if is_room.is_err() {
+                records.drop_waiting(key);
+            }
+        }
+        records.drain(key, &self.stacks, is_end)
     }
 
     pub(super) fn table(&self, key: TraceKey) -> Option<ProcessTable> {
         self.records().table(key, &self.stacks)
     }
 
-    /// Ends the recording: what has happened is applied, and the kernel's programs are removed.
+    /// Ends the recording: what has happened is applied, as far as there is time, and the kernel's
+    /// programs are removed.
     pub(super) fn stop(&self) {
+        let was_ending = self.is_ending.swap(true, Ordering::AcqRel);
         let mut reading = lock(&self.reading);
         if reading.tracer.is_none() {
             return;
         }
+        let most = match was_ending {
+            true => LAST_STEPS_OF_HOST,
+            false => LAST_STEPS,
+        };
+        reading.deadline = Some(Instant::now() + most.events);
         self.drain_locked(&mut reading);
+        let until = Instant::now() + most.checks;
         let running = self.records().pids();
         for pid in running {
             self.check(pid, &mut reading);
+            if Instant::now() > until {
+                break;
+            }
         }
         reading.tracer = None;
         drop(reading);
-        self.stacks.wait(UNWINDING);
+        self.stacks.wait(most.stacks);
         let unwinding = lock(&self.unwinding).take();
         if let Some(unwinding) = unwinding {
             unwinding.give_up();

@@ -31,6 +31,8 @@ pub(super) enum UnwindTask {
     Stack(TraceKey, Box<CapturedStack>),
     /// A code object that Python frames of later stacks refer to.
     Code(Box<CapturedCode>),
+    /// Somebody waits until everything before this is done: then it is dropped.
+    Reached(Sender<()>),
 }
 
 /// What the kernel should know.
@@ -140,6 +142,7 @@ fn work(
                 stacks.insert(stack.number, Vec::new());
             }
             _ if is_late.load(Ordering::Acquire) => {}
+            UnwindTask::Reached(waiting) => drop(waiting),
             UnwindTask::Change(ProcessChange::Forked { parent, child }) => {
                 if let Some(program) = programs.get(&parent) {
                     programs.insert(child, program.for_child(child.pid));

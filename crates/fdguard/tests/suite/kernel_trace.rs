@@ -268,6 +268,60 @@ fn r10_a_whole_host_shows_the_program_that_leaks() {
     assert_eq!(found["schema"], "fdguard.diagnosis/1");
 }
 
+/// The same with programs that open and close as fast as they can, beside a shell that starts
+/// others. Ctrl-C comes in the middle.
+const BUSY_HOST: &str = r#"
+for _ in 1 2 3; do "$2" & done
+while :; do /bin/true; done &
+"$1" trace --all --json -o "$3/report" 2>"$3/said" &
+tracer=$!
+until grep -q "tracing every process" "$3/said"; do sleep 0.05; done
+sleep 2
+asked=$(date +%s%N)
+kill -INT $tracer
+wait $tracer
+code=$?
+echo $((($(date +%s%N) - asked) / 1000000))
+exit $code
+"#;
+
+/// In milliseconds. On two cores a debug build took 5 s at a load average of 9, and 20 s at 35.
+/// Without a bound it had not ended after ten minutes at 15.
+const MOST_TO_END: u64 = 60_000;
+
+#[test]
+fn a_trace_of_a_busy_host_ends_soon_after_ctrl_c() {
+    if !may_trace() {
+        return;
+    }
+    let program = variant("busy", "cc", &[]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
+        .args(["bash", "-c", BUSY_HOST, "host"])
+        .args([
+            Path::new(env!("CARGO_BIN_EXE_fdguard")),
+            &program,
+            dir.path(),
+        ]);
+    let done = command.output().unwrap();
+    let said = std::fs::read_to_string(dir.path().join("said")).unwrap_or_default();
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    let took = String::from_utf8(done.stdout).unwrap();
+    let took: u64 = took.trim().parse().unwrap();
+    assert!(took < MOST_TO_END, "{took} ms");
+    let report = std::fs::read(dir.path().join("report")).unwrap();
+    let found: Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(found["schema"], "fdguard.diagnosis/1");
+    // What was dropped is not a leak, and is said.
+    assert_eq!(found["findings"], serde_json::json!([]), "{found:#}");
+    let gaps = found["gaps"].as_array().unwrap();
+    let is_said = |gap: &Value| gap["what"].as_str().unwrap().contains("events");
+    let lost = &found["coverage"]["lost_events"];
+    assert!(*lost == 0 || gaps.iter().any(is_said), "{gaps:#?}");
+}
+
 #[test]
 fn r38_children_that_nobody_waits_for_have_their_line() {
     if !may_trace() {

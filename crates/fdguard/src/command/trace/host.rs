@@ -1,9 +1,12 @@
 //! `fdguard trace --all`: every process of the host, by programs in the kernel.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use fdguard_process::signals::Signals;
-use fdguard_trace::{AttachedTrace, Error, Options, SiteDetail, TraceState, TracedProcess};
+use fdguard_trace::{
+    AttachedTrace, Error, Options, SiteDetail, TraceEnder, TraceState, TracedProcess,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::run_loop::{WatchOutcome, notify};
@@ -21,13 +24,15 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
     let outputs = Outputs::open(args)?;
     let stream = open(args)?;
     let signals = Signals::listen_for_end()?;
-    let mut traced = AttachedTrace::host(&Options::default()).map_err(|error| match error {
+    let host = AttachedTrace::host(&Options::default()).map_err(|error| match error {
         Error::Kernel(refusal) => source::refused(&refusal),
         other => other.into(),
-    })?;
+    });
+    let (mut traced, ender) = host?;
     notify("tracing every process of the host by the kernel (eBPF); Ctrl-C ends it");
     let watched = WatchOutcome::begin();
     let end = Instant::now() + args.length.unwrap_or(PATIENCE * 24 * 365);
+    prepare_end(Arc::clone(&signals), end, ender)?;
     while !wait(&signals, end) {
         traced.session.poll()?;
     }
@@ -65,6 +70,17 @@ fn check(args: &TraceArgs) -> anyhow::Result<()> {
         return usage("trace --all does not support --protect");
     }
     Ok(())
+}
+
+/// Prepares the end as soon as it is asked for: the thread that ends the trace may be reading, and
+/// a busy host always has more to read.
+fn prepare_end(signals: Arc<Signals>, end: Instant, ender: TraceEnder) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("fdguard-end".to_owned());
+    let wait = move || {
+        while !wait(&signals, end) {}
+        ender.end_soon();
+    };
+    thread.spawn(wait).map(drop)
 }
 
 /// Waits for a signal or the end of the time, at most for a moment; whether it is over.
