@@ -185,6 +185,7 @@ fn w22_plain_numbers_are_judged_by_two_walks_and_never_by_one() {
         victim.tell("more");
         let (_, raw) = victim.next_line();
         let (_, dropped) = victim.next_line();
+        assert_eq!(victim.next_line().0, "done", "{minor}");
         let second = target.ask(&[raw, dropped], Some(&first.seen)).unwrap();
         let said = text(&second, 0);
         assert!(

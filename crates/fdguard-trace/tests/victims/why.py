@@ -212,6 +212,8 @@ for line in sys.stdin:
         raw.extend(os.open("/dev/null", os.O_RDONLY) for _ in range(4))
         say("new-raw", *raw[-4:])
         say("new-dropped", *[os.dup(raw[0]) for _ in range(4)])
+        # What prints them holds them until it returns: only now nothing but `raw` does.
+        say("done")
     elif word == "keep-gil":
         threading.Thread(target=lambda: ctypes.PyDLL(None).sleep(20), daemon=True).start()
     elif word == "unharmed":
