@@ -89,7 +89,7 @@ fn w22_an_exercised_server_is_asked_and_every_format_has_the_holder() {
     let output = Command::new(env!("CARGO_BIN_EXE_fdguard"))
         .current_dir(dir.path())
         .args(["check", "--why", "--json", "--sarif", "out.sarif"])
-        .args(["--exercise", ASK, "--ready", "line:READY", "--cycles", "8"])
+        .args(["--exercise", ASK, "--ready", "line:READY", "--cycles", "10"])
         .args(["--", "python3", "server.py"])
         .output()
         .unwrap();
