@@ -52,6 +52,7 @@ mod why;
 pub use attached::{AttachRefusal, AttachStep, AttachedTrace, TraceEnder};
 pub use error::Error;
 pub use fdguard_kernel::LoadRefusal;
+pub use fdguard_why::{Basis, Chain, Hop, Why};
 pub use go::{GoFrame, GoLines};
 pub use inject::{AttachFailure, InjectSource};
 pub use kernel::KernelSource;

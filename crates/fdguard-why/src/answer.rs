@@ -10,6 +10,7 @@ use crate::heap::Heap;
 use crate::hop::Hop;
 use crate::number::FirstWalk;
 use crate::search::{Root, Way};
+use crate::wait::ThreadWait;
 
 /// The most descriptors of a group that are looked at one by one.
 const MOST_SEARCHED: usize = 2000;
@@ -302,6 +303,7 @@ impl Heap<'_> {
 
     fn chain(&self, group: Vec<Holding>) -> Option<Chain> {
         let fds: Vec<u32> = group.iter().map(|one| one.fd).collect();
+        let wait = self.common_wait(&group);
         let mut group = group.into_iter();
         let first = group.next()?;
         let (basis, owner, root, also) = (first.basis, first.owner, first.root, first.also);
@@ -316,6 +318,10 @@ impl Heap<'_> {
         let text = match basis {
             Basis::Unreachable => self.cycle_text(&owner, &holders),
             _ => held_text(fds.len(), &owner, &holders, &root),
+        };
+        let text = match wait {
+            Some(wait) => format!("{text}, {}", wait.text()),
+            None => text,
         };
         let text = match &also {
             Some(also) => format!("{text}; also {also}"),
@@ -332,6 +338,17 @@ impl Heap<'_> {
             also,
             text,
         })
+    }
+
+    /// How long the thread waits whose variable holds them, if it is one thread.
+    fn common_wait(&self, group: &[Holding]) -> Option<&ThreadWait> {
+        let thread = |one: &Holding| match &one.root {
+            Root::Local { thread, .. } => Some(*thread),
+            _ => None,
+        };
+        let first = thread(group.first()?)?;
+        let is_one = group.iter().all(|one| thread(one) == Some(first));
+        self.waits.get(&first).filter(|_| is_one)
     }
 
     fn cycle_text(&self, owner: &str, holders: &[Hop]) -> String {

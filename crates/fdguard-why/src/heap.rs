@@ -1,6 +1,7 @@
 //! A heap with what is needed to name what is in it.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -12,6 +13,7 @@ use crate::layout::{ENABLED, MODULE_DICT};
 use crate::memory::{Memory, Reader};
 use crate::place::{CodeOrigin, Origins};
 use crate::types::{Kind, Type, Types};
+use crate::wait::ThreadWait;
 use crate::{Interpreter, layout};
 
 /// The most callbacks of `atexit` that are read.
@@ -47,6 +49,8 @@ pub struct Heap<'m> {
     pub(crate) origins: Origins,
     /// What bodies of C objects hold without telling, by address.
     hidden: OnceCell<FxHashMap<u64, Vec<Index>>>,
+    /// Threads that waited when the copy was made, by the number that the program knows.
+    pub waits: BTreeMap<u64, ThreadWait>,
 }
 
 impl<'m> Heap<'m> {
@@ -68,6 +72,7 @@ impl<'m> Heap<'m> {
             modules: FxHashMap::default(),
             origins: Origins::default(),
             hidden: OnceCell::new(),
+            waits: BTreeMap::new(),
         };
         heap.find_modules();
         heap.find_locals(interpreter.address);

@@ -24,6 +24,7 @@ mod owner;
 mod place;
 mod search;
 mod types;
+mod wait;
 
 pub use answer::{Basis, Chain, Why};
 pub use frame::FrameName;
@@ -33,6 +34,7 @@ pub use hop::Hop;
 pub use layout::{COLLECTING, GENERATION, Layout, PERMANENT};
 pub use memory::{Memory, Reader};
 pub use number::FirstWalk;
+pub use wait::{ThreadWait, inner_thread_number};
 
 /// Where an interpreter is.
 #[derive(Clone, Copy, Debug)]

@@ -107,10 +107,22 @@ impl Heap<'_> {
             place.0.insert(number);
             place.1.push(holder);
         }
-        let best = places
-            .into_values()
-            .max_by_key(|(numbers, holders)| (numbers.len(), std::cmp::Reverse(holders.len())))?;
-        (best.0.len() >= ENOUGH && best.0.len() * 2 >= new.len()).then_some(best)
+        let most = places.values().map(|(numbers, _)| numbers.len()).max()?;
+        if most < ENOUGH || most * 2 < new.len() {
+            return None;
+        }
+        let equal = places.into_values();
+        let equal = equal.filter(|(numbers, _)| numbers.len() == most);
+        // A function that was just called with the numbers has them, too, but only until it
+        // returns: what lives longer is the reason.
+        equal.min_by_key(|(_, holders)| {
+            let way = holders
+                .first()
+                .and_then(|one| self.ways(*one).into_iter().next());
+            let rank = way.as_ref().map_or(u8::MAX, |way| way.rank);
+            let address = holders.first().map(|one| self.graph.address(*one));
+            (rank, holders.len(), address)
+        })
     }
 
     fn place(&self, holder: Index, number: u32) -> Place {

@@ -15,6 +15,7 @@ pub(super) fn answer(document: &Value) -> String {
     let lines = match text(&document["schema"]) {
         "fdguard.snapshot/1" => snapshot(document),
         "fdguard.archive/1" => archive(document),
+        "fdguard.why/1" => why(document),
         _ => diagnosis(document),
     };
     let lines: Vec<String> = lines.iter().map(|line| cut(line)).collect();
@@ -143,6 +144,36 @@ fn archive(document: &Value) -> Vec<String> {
     lines
 }
 
+/// For each line that opened descriptors what holds them.
+fn why(document: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for process in list(&document["processes"]) {
+        let sites = list(&process["sites"]);
+        lines.push(format!(
+            "{} (pid {})",
+            text(&process["comm"]),
+            process["pid"]
+        ));
+        if let Some(refusal) = process["refusal"].as_str() {
+            lines.push(format!("not known: {refusal}"));
+        }
+        add(&mut lines, sites.iter(), "sites", |site| {
+            let count = list(&site["fds"]).len();
+            let opened = match place(&site["culprit"]) {
+                Some(place) => format!("opened at {place}"),
+                None => "opened before fdguard came".to_owned(),
+            };
+            let mut lines = vec![format!("{count} {} {opened}", text(&site["what"]))];
+            for chain in list(&site["why"]["chains"]) {
+                let basis = text(&chain["basis"]).replace('_', " ");
+                lines.push(format!("  {} [{basis}]", text(&chain["text"])));
+            }
+            lines
+        });
+    }
+    lines
+}
+
 /// The first few of a list, and how many more there are.
 fn add(
     lines: &mut Vec<String>,
@@ -255,6 +286,20 @@ mod tests {
             "{said}"
         );
         assert!(said.len() < 2000 && said.lines().count() < 12, "{said}");
+    }
+
+    #[test]
+    fn the_holders_of_each_line_are_named() {
+        let chain = json!({"basis": "two_walks", "text": "held by 12 numbers ← __main__.raw"});
+        let site = json!({"culprit": {"file": "a.py", "line": 4, "function": "work"},
+            "what": "files", "fds": [3, 4], "why": {"chains": [chain], "more": 0}});
+        let before = json!({"culprit": null, "what": "sockets", "fds": [5], "why": {"chains": []}});
+        let document = json!({"schema": "fdguard.why/1", "processes": [
+            {"pid": 7, "comm": "python3", "refusal": null, "sites": [site, before]}]});
+        let expected = "python3 (pid 7)\n2 files opened at a.py:4 in work\n  \
+            held by 12 numbers ← __main__.raw [two walks]\n\
+            1 sockets opened before fdguard came";
+        assert_eq!(answer(&document), expected);
     }
 
     #[test]

@@ -93,6 +93,19 @@ pub(super) struct Watch {
     pub(super) seconds: Option<u64>,
 }
 
+/// The process whose objects are asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Why {
+    /// Process id.
+    #[schemars(range(min = 1))]
+    pub(super) pid: u32,
+    /// Seconds to wait for new descriptors if plain numbers are held: they need a second walk;
+    /// default 10.
+    #[schemars(range(min = 1, max = 600))]
+    pub(super) seconds: Option<u64>,
+}
+
 /// The program to trace: `command` or `pid`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

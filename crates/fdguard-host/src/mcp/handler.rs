@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::arguments::{self, Archive, Bash, Check, Kind, Python, Snap, Trace, Watch, Which};
+use super::arguments::{self, Archive, Bash, Check, Kind, Python, Snap, Trace, Watch, Which, Why};
 use super::client::{Client, Place};
 use super::say::{self, InterruptedExec, Ran};
 use super::trial::Trial;
@@ -101,6 +101,18 @@ impl Handler {
                 self.run_look("snap", pid, None, context).await
             }
             "trace" => self.trace(arguments::read(given)?, context).await,
+            "why" => {
+                let Why { pid, seconds } = arguments::read(given)?;
+                let seconds = arguments::seconds(seconds)?.unwrap_or(SECONDS);
+                let words = [
+                    "why",
+                    &pid.to_string(),
+                    "--json",
+                    &format!("--wait={seconds}s"),
+                ]
+                .map(str::to_owned);
+                self.look(&words, context).await
+            }
             "check" => {
                 let asked: Check = arguments::read(given)?;
                 let seconds = arguments::seconds(asked.seconds)?.unwrap_or(TRIAL_SECONDS);
@@ -287,14 +299,23 @@ impl Handler {
         seconds: Option<u64>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Error> {
-        let program = self.options.program.as_deref().unwrap_or(Path::new(""));
         let pid = pid.unwrap_or_else(std::process::id);
         let mut words = vec![verb.to_owned(), pid.to_string(), "--json".to_owned()];
         if let Some(seconds) = seconds {
             words.extend(["--for".to_owned(), format!("{seconds}s")]);
         }
+        self.look(&words, context).await
+    }
+
+    /// Runs the command with these arguments, which returns a document.
+    async fn look(
+        &self,
+        words: &[String],
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Error> {
+        let program = self.options.program.as_deref().unwrap_or(Path::new(""));
         let seen = tokio::select! {
-            seen = look::run_look(program, &words) => seen?,
+            seen = look::run_look(program, words) => seen?,
             () = self.unwanted(&context.ct) => return Err(Error::Bad("cancelled".to_owned())),
         };
         Ok(say::seen(&seen, false))

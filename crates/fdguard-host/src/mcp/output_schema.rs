@@ -79,6 +79,27 @@ pub(super) fn diagnosis() -> Arc<JsonObject> {
     }))
 }
 
+/// Which objects hold the descriptors: `fdguard.why/1` of the guide.
+pub(super) fn why() -> Arc<JsonObject> {
+    object(json!({
+        "type": "object",
+        "properties": {
+            "schema": {"const": "fdguard.why/1"},
+            "processes": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "pid": {"type": "integer"},
+                    "comm": {"type": "string"},
+                    "refusal": {"type": ["string", "null"], "description": "Why there is no answer, and what works instead."},
+                    "sites": {"type": "array", "items": {"type": "object"}, "description": "Per opening line: culprit, what, fds, and why with its chains: basis, count, holders, root, text."},
+                },
+                "required": ["pid", "comm", "sites"],
+            }},
+        },
+        "required": ["schema", "processes"],
+    }))
+}
+
 /// What every snapshot has: `fdguard.snapshot/1` of the guide.
 pub(super) fn snapshot() -> Arc<JsonObject> {
     object(json!({

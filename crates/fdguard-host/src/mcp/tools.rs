@@ -6,7 +6,7 @@ use rmcp::handler::server::tool::schema_for_type;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 
-use super::arguments::{Archive, Bash, Check, Python, Snap, Trace, Watch, Which};
+use super::arguments::{Archive, Bash, Check, Python, Snap, Trace, Watch, Which, Why};
 use super::output_schema;
 
 /// Server instructions: a model reads them before it uses any tool.
@@ -26,7 +26,7 @@ pub(super) fn all(can_look: bool, can_archive: bool) -> Vec<Tool> {
         tools.push(archive());
     }
     if can_look {
-        tools.extend([snap(), watch(), doctor(), trace(), check()]);
+        tools.extend([snap(), watch(), doctor(), trace(), why(), check()]);
     }
     tools
 }
@@ -185,6 +185,19 @@ fn trace() -> Tool {
     .with_raw_output_schema(output_schema::diagnosis())
 }
 
+fn why() -> Tool {
+    tool::<Why>(
+        "why",
+        "Find the object that holds descriptors open",
+        "Report which object of a running Python program still holds each descriptor, and what \
+         keeps that object alive: a global, an attribute, a local variable of a thread, a stored \
+         traceback, or only an unreachable cycle. Use it after `trace` named the line that opens \
+         them. The program is stopped for a few milliseconds and goes on; nothing is collected.",
+        looking(),
+    )
+    .with_raw_output_schema(output_schema::why())
+}
+
 fn check() -> Tool {
     tool::<Check>(
         "check",
@@ -215,6 +228,7 @@ mod tests {
             "watch",
             "doctor",
             "trace",
+            "why",
             "check",
         ];
         assert_eq!(names, expected);

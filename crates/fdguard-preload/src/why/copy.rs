@@ -11,9 +11,11 @@ use crate::sys;
 
 const RT_SIGACTION: usize = 13;
 const NANOSLEEP: usize = 35;
+const GETPID: usize = 39;
 const CLONE: usize = 56;
 const WAIT4: usize = 61;
 const KILL: usize = 62;
+const GETPPID: usize = 110;
 const PRCTL: usize = 157;
 const SETRLIMIT: usize = 160;
 const CLONE_FILES: usize = 0x400;
@@ -29,11 +31,13 @@ const MONOTONIC: usize = 1;
 
 /// Makes the copy; returns its pid in the process, or a negative `errno`. Signals must be blocked.
 pub(super) fn start(request: &WalkRequest) -> c_int {
+    // SAFETY: takes no memory.
+    let parent = unsafe { sys::call(GETPID, [0; 6]) };
     // SAFETY: a new process with a copy of this memory and of this stack; it has no stack argument,
     // so both go on from here.
     let pid = unsafe { sys::call(CLONE, [CLONE_FILES, 0, 0, 0, 0, 0]) };
     if pid == 0 {
-        live(request);
+        live(request, parent);
     }
     c_int::try_from(pid).unwrap_or(-1)
 }
@@ -55,8 +59,14 @@ pub(super) fn end(pid: u32) -> c_int {
 }
 
 /// All that the copy does.
-fn live(request: &WalkRequest) -> ! {
+fn live(request: &WalkRequest, parent: isize) -> ! {
     become_harmless();
+    // The program may have ended before its end was made the copy's: nobody would end the copy, and
+    // it would keep the program's descriptors open.
+    // SAFETY: takes no memory.
+    if unsafe { sys::call(GETPPID, [0; 6]) } != parent {
+        sys::exit(0);
+    }
     if let Some(head) = walk::new_head(request) {
         let state = walk::walk(request, head);
         walk::finish(head, state);

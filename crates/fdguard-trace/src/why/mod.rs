@@ -3,6 +3,7 @@
 
 mod limit;
 mod memory;
+mod waits;
 mod walk;
 mod watch;
 
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use fdguard_attach::Target;
-use fdguard_why::{FirstWalk, Heap, Interpreter, Layout, Reader, Why};
+use fdguard_why::{FirstWalk, Heap, Interpreter, Layout, Reader, ThreadWait, Why};
 use fdguard_why::{find_generations, find_interpreter};
 
 use self::memory::ProcessMemory;
@@ -134,13 +135,34 @@ impl HeapTarget {
         groups: &[Vec<u32>],
         first: Option<&FirstWalk>,
     ) -> Result<HeapAnswer, HeapRefusal> {
+        self.ask_with_faults(groups, first, 0)
+    }
+
+    /// The same, but the walker faults in the first tries. For tests.
+    #[doc(hidden)]
+    pub fn ask_with_faults(
+        &self,
+        groups: &[Vec<u32>],
+        first: Option<&FirstWalk>,
+        faults: usize,
+    ) -> Result<HeapAnswer, HeapRefusal> {
         let mut failure = None;
         for attempt in 0..TRIES {
             if attempt > 0 {
                 thread::sleep(PAUSE);
             }
-            match Walk::begin(self) {
-                Ok(walk) => return Ok(self.judge(&walk, groups, first)),
+            // After this many objects it reads where nothing is.
+            let fault = if attempt < faults { 100 } else { 0 };
+            // Before a thread is borrowed, which ends its wait.
+            let waits = waits::read(self.pid);
+            match Walk::begin(self, fault) {
+                Ok(walk) => {
+                    let answer = self.judge(&walk, waits, groups, first);
+                    if walk.is_whole() {
+                        return Ok(answer);
+                    }
+                    failure = Some("the copy of the process ended".to_owned());
+                }
                 Err(WalkFailure::Passing(reason)) => failure = Some(reason),
                 Err(WalkFailure::Lasting(refusal)) => return Err(refusal),
             }
@@ -152,9 +174,16 @@ impl HeapTarget {
         ))
     }
 
-    fn judge(&self, walk: &Walk<'_>, groups: &[Vec<u32>], first: Option<&FirstWalk>) -> HeapAnswer {
+    fn judge(
+        &self,
+        walk: &Walk<'_>,
+        waits: BTreeMap<u64, ThreadWait>,
+        groups: &[Vec<u32>],
+        first: Option<&FirstWalk>,
+    ) -> HeapAnswer {
         let paths = open_paths(self.pid);
-        let heap = Heap::new(&walk.memory, &self.interpreter, walk.graph());
+        let mut heap = Heap::new(&walk.memory, &self.interpreter, walk.graph());
+        heap.waits = waits;
         let whys = heap.answer(groups, &paths, first);
         let open: BTreeMap<u32, u64> = paths.keys().map(|fd| (*fd, 0)).collect();
         HeapAnswer {

@@ -40,16 +40,21 @@ pub(super) struct Walk<'a> {
     pub(super) memory: ProcessMemory,
     head: WalkHead,
     pub(super) stop: Duration,
+    /// The copy's pid as fdguard sees it.
+    outside: u32,
 }
 
 impl<'a> Walk<'a> {
     /// Makes the copy, and waits until it has walked.
-    pub(super) fn begin(of: &'a HeapTarget) -> Result<Self, WalkFailure> {
+    pub(super) fn begin(of: &'a HeapTarget, fault: u64) -> Result<Self, WalkFailure> {
         let lasting =
             |reason: String, way: &str| WalkFailure::Lasting(HeapRefusal::new(reason, way));
         let room = limit::room(of.pid)
             .map_err(|reason| lasting(reason, "raise the limit, or restart the program before"))?;
-        let request = request(of, room);
+        let request = WalkRequest {
+            fault,
+            ..request(of, room)
+        };
         let bytes = request.bytes();
         let call = of
             .target
@@ -72,7 +77,14 @@ impl<'a> Walk<'a> {
             memory,
             head,
             stop: call.stop,
+            outside,
         })
+    }
+
+    /// Whether all that was read until now is of a copy that still has its memory: it ends with
+    /// the thread that made it, and then names are missing.
+    pub(super) fn is_whole(&self) -> bool {
+        is_running(self.outside)
     }
 
     /// What it has left.

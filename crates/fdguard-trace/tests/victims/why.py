@@ -7,12 +7,16 @@ import io
 import mmap
 import multiprocessing
 import os
+import resource
 import select
 import socket
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import threading
+import weakref
+import zlib
 
 gc.collect()
 gc.disable()
@@ -21,6 +25,16 @@ work = tempfile.mkdtemp()
 
 def say(name, *fds):
     print(name, *fds, flush=True)
+
+
+def churn():
+    while True:
+        [{"a": [number], "b": (number, str(number))} for number in range(2000)]
+
+
+def compress():
+    while True:
+        zlib.compress(bytes(1 << 20))
 
 
 def new():
@@ -123,7 +137,15 @@ def with_local():
     threading.Event().wait()
 
 
-for target in (waiter, with_local, run_loop):
+def receiver():
+    near, far = socket.socketpair()
+    say("recv", near.fileno(), far.fileno())
+    begun.set()
+    near.recv(1)
+    return far
+
+
+for target in (waiter, with_local, receiver, run_loop):
     begun = threading.Event()
     threading.Thread(target=target, daemon=True).start()
     begun.wait()
@@ -193,6 +215,20 @@ frozen = [new()]
 say("frozen", frozen[0].fileno())
 gc.freeze()
 
+observed = new()
+observers = [weakref.ref(observed)]
+watched = weakref.WeakValueDictionary(a=observed)
+say("weak", observed.fileno())
+
+
+class Slow(Document):
+    """The collector calls it, and waits."""
+
+    def __del__(self):
+        say("in-collection")
+        sys.stdin.readline()
+
+
 raw = [os.open("/dev/null", os.O_RDONLY) for _ in range(4)]
 say("raw", *raw)
 dropped = tuple(os.dup(raw[0]) for _ in range(4))
@@ -201,6 +237,9 @@ constants = {f"c{number}": number for number in range(400)}
 del dropped
 documents = [Document() for _ in range(40)]
 say("cycle", *(one.text.fileno() for one in documents))
+# Without callbacks: those would count as collected, too.
+weakly = [weakref.ref(one) for one in documents[:3]]
+say("weak-cycle", *(one.text.fileno() for one in documents[:3]))
 del documents
 say("READY")
 
@@ -209,9 +248,31 @@ for line in sys.stdin:
     if word == "collect":
         say("collected", gc.collect())
     elif word == "more":
+        # A table of constants that did not exist before.
+        late = {f"c{number}": number for number in range(1000)}
         raw.extend(os.open("/dev/null", os.O_RDONLY) for _ in range(4))
         say("new-raw", *raw[-4:])
         say("new-dropped", *[os.dup(raw[0]) for _ in range(4)])
+        # What prints them holds them until it returns: only now nothing but `raw` does.
+        say("done")
+    elif word == "collect-slowly":
+        slow = Slow()
+        del slow
+        say("done", gc.collect())
+    elif word == "become-nobody":
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        os.setuid(65534)
+        say("nobody")
+    elif word == "work":
+        for job in (churn, churn, compress, compress):
+            threading.Thread(target=job, daemon=True).start()
+        say("working")
+    elif word == "child":
+        child = subprocess.Popen(["sleep", "1000"])
+        threading.Thread(target=lambda: say("reaped", os.waitpid(-1, 0)[0]), daemon=True).start()
+        say("child", child.pid)
+    elif word == "end-child":
+        child.kill()
     elif word == "keep-gil":
         threading.Thread(target=lambda: ctypes.PyDLL(None).sleep(20), daemon=True).start()
     elif word == "unharmed":

@@ -63,7 +63,7 @@ pub struct CheckArgs {
     pub limit: Option<u64>,
     /// Also show which object of a Python program holds what it leaves open, and what keeps it
     /// alive.
-    #[arg(long, conflicts_with_all = ["exercise", "scenario"])]
+    #[arg(long)]
     pub why: bool,
     /// Exit code for findings when the program itself succeeds.
     #[arg(long, value_name = "N", default_value_t = crate::exit::FINDINGS)]

@@ -361,6 +361,27 @@ fn a_trace_gives_its_diagnosis_and_the_programs_output() {
 }
 
 #[test]
+fn w22_the_tool_why_names_the_object_that_holds_the_descriptors() {
+    if !testkit::is_root() {
+        return testkit::skip("needs root");
+    }
+    let mut program = super::why::registry();
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    let answer = peer.call("why", &json!({"pid": program.id(), "seconds": 1}));
+    let said = text(&answer);
+    let chain = "  held by 12 Session.log ← list (12 entries) ← __main__.SESSIONS [object]";
+    assert!(said.lines().any(|line| line == chain), "{said}");
+    assert_eq!(answer["structuredContent"]["schema"], "fdguard.why/1");
+    drop(program.stdin.take());
+    assert!(program.wait().unwrap().success());
+    let gone = peer.call("why", &json!({"pid": 4_194_304}));
+    assert_eq!(gone["isError"], true, "{gone}");
+    let wrong = peer.call("why", &json!({}));
+    assert_eq!(text(&wrong), "invalid arguments: missing field `pid`");
+}
+
+#[test]
 fn a_trial_that_is_cancelled_or_abandoned_leaves_no_process() {
     let dir = tempfile::tempdir().unwrap();
     let begin = |peer: &mut Peer, name: &str| {

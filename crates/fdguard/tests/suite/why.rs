@@ -18,7 +18,7 @@ print('READY', flush=True)
 sys.stdin.read()
 ";
 
-fn registry() -> Child {
+pub(super) fn registry() -> Child {
     let mut child = Command::new("python3")
         .args(["-c", REGISTRY])
         .stdin(Stdio::piped())
@@ -54,6 +54,92 @@ fn w22_a_question_that_cannot_be_answered_is_refused() {
     assert_eq!(output.code, 3, "{}", output.stderr);
     let output = run(["why", "nobody"]);
     assert_eq!(output.code, 2, "{}", output.stderr);
-    let output = run(["check", "--why", "--exercise", "true", "--", "true"]);
-    assert_eq!(output.code, 2, "{}", output.stderr);
+}
+
+/// Keeps a file for each connection, and its number for every other, in plain lists.
+const SERVER: &str = "
+import os, socket
+class Request:
+    def __init__(self):
+        self.log = open('/proc/self/stat')
+HISTORY = []
+NUMBERS = []
+server = socket.create_server(('127.0.0.1', 0))
+print('PORT', server.getsockname()[1], flush=True)
+with open('port', 'w') as file:
+    file.write(str(server.getsockname()[1]))
+print('READY', flush=True)
+while True:
+    client, _ = server.accept()
+    HISTORY.append(Request())
+    NUMBERS.append(os.open('/proc/self/maps', os.O_RDONLY))
+    client.close()
+";
+/// One request.
+const ASK: &str = "python3 -c \"import socket; \
+    socket.create_connection(('127.0.0.1', int(open('port').read()))).recv(1)\"";
+
+#[test]
+fn w22_an_exercised_server_is_asked_and_every_format_has_the_holder() {
+    if !testkit::is_root() {
+        return testkit::skip("needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("server.py"), SERVER).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fdguard"))
+        .current_dir(dir.path())
+        .args(["check", "--why", "--json", "--sarif", "out.sarif"])
+        .args(["--exercise", ASK, "--ready", "line:READY", "--cycles", "10"])
+        .args(["--", "python3", "server.py"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let object = "Request.log ← list (";
+    let number = "numbers ← list (";
+    let sarif = std::fs::read_to_string(dir.path().join("out.sarif")).unwrap();
+    let sarif: serde_json::Value = serde_json::from_str(&sarif).unwrap();
+    let messages = sarif["runs"][0]["results"].as_array().unwrap();
+    let messages: Vec<&str> = messages
+        .iter()
+        .map(|one| one["message"]["text"].as_str().unwrap())
+        .collect();
+    for (chain, root) in [(object, "__main__.HISTORY"), (number, "__main__.NUMBERS")] {
+        let is_there = |text: &&str| text.contains(chain) && text.contains(root);
+        assert!(messages.iter().any(is_there), "{chain}: {messages:?}");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let json = text.lines().last().unwrap();
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(json["why"][0]["walks"], 2, "{json}");
+}
+
+#[test]
+fn w22_the_page_of_a_trace_draws_what_holds_the_descriptors() {
+    if !testkit::is_root() {
+        return testkit::skip("needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page.html");
+    let code = format!("{REGISTRY}import time; time.sleep(60)");
+    let arguments = ["trace", "--why", "--for", "4s", "--html"];
+    let output = Command::new(env!("CARGO_BIN_EXE_fdguard"))
+        .args(arguments)
+        .arg(&page)
+        .args(["--", "python3", "-c", &code])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let html = std::fs::read_to_string(&page).unwrap_or_default();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(html.contains("<h2>what holds them</h2>"), "{stderr}");
+    for text in [
+        ">12 files<",
+        ">Session.log<",
+        ">12 entries<",
+        ">__main__.SESSIONS<",
+    ] {
+        assert!(html.contains(text), "{text}: {stderr}");
+    }
+    assert!(!html.contains("src=") && !html.contains("url("), "{stderr}");
 }

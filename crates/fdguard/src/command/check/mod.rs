@@ -16,7 +16,7 @@ use std::process::ExitStatus;
 
 use fdguard_core::Text;
 use fdguard_diagnose::check::{Proof, fails};
-use fdguard_trace::Error;
+use fdguard_trace::{Error, ProcessWhy};
 
 use super::settings;
 use super::trace::{FAILED, NOT_FOUND, NOT_RUNNABLE, SIGNALLED};
@@ -24,7 +24,7 @@ use crate::cli::{Annotations, CheckArgs, ReportArgs};
 use crate::exit::{self, HintedError};
 use crate::output::{self, OutputStream};
 use crate::report::problem::ProblemReport;
-use crate::report::{annotations, junit, sarif};
+use crate::report::{annotations, junit, sarif, why};
 use crate::terminal;
 
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
@@ -75,14 +75,15 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
         dir.map_or(Ok(()), |dir| must_exist(dir, "--baseline"))?;
         baseline::must_be_readable(path)?;
     }
-    let mut proof = match plan {
+    let (mut proof, whys) = match plan {
         None => whole::run(args, &settings)?,
         Some(plan) => exercise::run(args, &plan, &settings)?,
     };
     if let Some(path) = &args.baseline {
         baseline::apply(path, &mut proof)?;
     }
-    files.write(&args.reports, &proof)?;
+    why::add_to_findings(&mut proof.diagnosis.findings, &whys);
+    files.write(&args.reports, &proof, args.why.then_some(&whys))?;
     Ok(exit_code(args, &proof))
 }
 
@@ -119,10 +120,15 @@ impl Files {
         })
     }
 
-    fn write(&mut self, args: &ReportArgs, proof: &Proof) -> anyhow::Result<()> {
+    fn write(
+        &mut self,
+        args: &ReportArgs,
+        proof: &Proof,
+        whys: Option<&Vec<ProcessWhy>>,
+    ) -> anyhow::Result<()> {
         let mut bytes = Vec::new();
         if args.json {
-            serde_json::to_writer(&mut bytes, proof)?;
+            why::write_json(&mut bytes, proof, whys.map(Vec::as_slice))?;
             bytes.push(b'\n');
         } else {
             text::write(&mut bytes, proof, terminal::width())?;

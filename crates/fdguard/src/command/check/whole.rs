@@ -6,17 +6,19 @@ use std::process::ExitStatus;
 use fdguard_core::rule::RuleSettings;
 use fdguard_diagnose::check::{ProgramEnd, Proof};
 use fdguard_probe::Probe;
-use fdguard_trace::{Options, SiteDetail, TracedCommand};
+use fdguard_trace::{Options, ProcessWhy, SiteDetail, TracedCommand};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::family::Family;
 use super::{code_of, start};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, WatchOutcome, WatchPace};
-use crate::report::why;
 
 /// Runs the program and judges what it left.
-pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
+pub(super) fn run(
+    args: &CheckArgs,
+    settings: &RuleSettings,
+) -> anyhow::Result<(Proof, Vec<ProcessWhy>)> {
     let probe = Probe::new()?;
     let mut family = Family::start()?;
     let options = Options {
@@ -49,7 +51,8 @@ pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<P
         }
     };
     let traced = (&mut traced, status);
-    conclude(args, settings, traced, &watched, &mut family)
+    let proof = conclude(args, settings, traced, &watched, &mut family)?;
+    Ok((proof, watched.whys()))
 }
 
 /// Judges what an ended program left.
@@ -83,9 +86,7 @@ fn conclude(
     let evidence = end.evidence(report.diagnosis, &|process, one| {
         watched.names.name(process, one)
     });
-    let mut proof = Proof::new(evidence, &leave.allow, settings);
-    why::add_to_findings(&mut proof.diagnosis.findings, &watched.whys());
-    Ok(proof)
+    Ok(Proof::new(evidence, &leave.allow, settings))
 }
 
 /// The program's own exit code; 0 if fdguard ended it when its time was up.

@@ -170,7 +170,7 @@ impl Finished<'_> {
         clearing::apply_clearances(diagnosis);
         let unused = clearance.unused(&clearing::reasons(diagnosis));
         why::add_to_findings(&mut diagnosis.findings, &self.whys);
-        let written = self.outputs.write(&self.report);
+        let written = self.outputs.write(&self.report, &self.whys);
         if let Some(follower) = &mut self.follower {
             follower.hazards(&self.report.diagnosis.hazards);
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use fdguard_diagnose::trace::TraceReport;
 use fdguard_process::random;
+use fdguard_trace::ProcessWhy;
 
 use crate::cli::TraceArgs;
 use crate::exit::{self, HintedError};
@@ -51,7 +52,7 @@ impl Outputs {
     }
 
     /// Writes all files; if one fails, the others are still written.
-    pub(super) fn write(self, report: &TraceReport) -> anyhow::Result<()> {
+    pub(super) fn write(self, report: &TraceReport, whys: &[ProcessWhy]) -> anyhow::Result<()> {
         if self.0.is_empty() {
             return Ok(());
         }
@@ -59,7 +60,7 @@ impl Outputs {
         let mut failed = None;
         for (format, mut stream) in self.0 {
             let written = format
-                .bytes(report, &tree)
+                .bytes((report, whys), &tree)
                 .and_then(|bytes| Ok(stream.write_all(&bytes)?))
                 .and_then(|()| stream.finish());
             if let Err(error) = written
@@ -82,14 +83,18 @@ impl Format {
         }
     }
 
-    fn bytes(self, report: &TraceReport, tree: &StackNode) -> anyhow::Result<Vec<u8>> {
+    fn bytes(
+        self,
+        (report, whys): (&TraceReport, &[ProcessWhy]),
+        tree: &StackNode,
+    ) -> anyhow::Result<Vec<u8>> {
         Ok(match self {
             Self::Folded => folded::text(tree).into_bytes(),
             Self::FlameGraph => svg::file(&report.diagnosis.process.comm, tree).into_bytes(),
             Self::Pprof => pprof::file(&report.diagnosis, tree)?,
             Self::Html => {
                 // Only the page's own scripts carry the nonce, and no others run.
-                html::trace::page(report, tree, &random::nonce()?).into_bytes()
+                html::trace::page(report, whys, tree, &random::nonce()?).into_bytes()
             }
         })
     }

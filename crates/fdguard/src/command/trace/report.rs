@@ -64,7 +64,7 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
             write(out, args, &report, live.watch())
         })?;
     }
-    outputs.write(&report)?;
+    outputs.write(&report, &[])?;
     Ok(exit_code(&report.diagnosis))
 }
 

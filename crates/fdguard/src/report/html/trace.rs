@@ -1,6 +1,7 @@
 //! A trace as a web page. Its script sorts the table and zooms the flame graph.
 
 mod before;
+mod why;
 
 use std::cmp::Reverse;
 
@@ -12,7 +13,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Frame, Origin};
 use fdguard_core::units;
 use fdguard_diagnose::trace::{ProcessSites, TraceReport};
-use fdguard_trace::Site;
+use fdguard_trace::{ProcessWhy, Site};
 
 use super::{PageFrame, STYLE, escape, plots};
 use crate::report::diagnosis;
@@ -35,7 +36,7 @@ const MOST_PLOTS: usize = 8;
 
 /// The page. Only scripts with this `nonce` run in it.
 #[must_use]
-pub fn page(report: &TraceReport, tree: &StackNode, nonce: &str) -> String {
+pub fn page(report: &TraceReport, whys: &[ProcessWhy], tree: &StackNode, nonce: &str) -> String {
     let nonce = escape(nonce);
     let frame = PageFrame {
         command: "fdguard trace",
@@ -48,10 +49,10 @@ pub fn page(report: &TraceReport, tree: &StackNode, nonce: &str) -> String {
             svg::SCRIPT
         ),
     };
-    frame.page(&document(report, tree))
+    frame.page(&document(report, whys, tree))
 }
 
-fn document(report: &TraceReport, tree: &StackNode) -> Document {
+fn document(report: &TraceReport, whys: &[ProcessWhy], tree: &StackNode) -> Document {
     let found = &report.diagnosis;
     let words = found.process.cmdline.iter().map(sanitize);
     let title = match words.collect::<Vec<_>>().join(" ") {
@@ -70,6 +71,7 @@ fn document(report: &TraceReport, tree: &StackNode) -> Document {
     .into_iter()
     .flatten()
     .collect();
+    sections.extend(why::section(whys));
     sections.extend(timelines(report));
     let before = found.opened_before_attach.as_deref();
     sections.extend(before::section(before.unwrap_or_default()));

@@ -20,7 +20,7 @@ use fdguard_diagnose::check::{
 };
 use fdguard_probe::Probe;
 use fdguard_process::signals::{ENDING, Signals};
-use fdguard_trace::monotonic;
+use fdguard_trace::{HeapWatch, ProcessWhy, monotonic};
 use jiff::Timestamp;
 
 use self::plan::Drill;
@@ -70,7 +70,11 @@ impl Stop {
 }
 
 /// Runs the exercises and judges what they left.
-pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> anyhow::Result<Proof> {
+pub(super) fn run(
+    args: &CheckArgs,
+    plan: &Plan,
+    settings: &RuleSettings,
+) -> anyhow::Result<(Proof, Vec<ProcessWhy>)> {
     let began = Timestamp::now();
     let probe = Probe::new()?;
     let stop = Stop::listen()?;
@@ -86,10 +90,15 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
     let mut survey = bench.wait_until_ready(&probe, &mut server)?;
     let (mut remains, mut exercises, mut before) = (Vec::new(), Vec::new(), None);
     let mut piles = Vec::new();
+    let mut heap = args.why.then(HeapWatch::default);
     for drill in &plan.drills {
         bench.warm_up(&mut server, drill)?;
         bench.look(&mut survey, &mut server, 0)?;
         survey.forget_cycles();
+        if before.is_none() {
+            // Plain numbers take two walks: before the cycles, and after them.
+            walk(heap.as_mut(), &mut server)?;
+        }
         before.get_or_insert(survey.count());
         let (left, undecided) = bench.measure(&mut survey, &mut server, drill)?;
         remains.extend(left.into_iter().map(|one| Remains {
@@ -106,6 +115,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
             undecided,
         });
     }
+    walk(heap.as_mut(), &mut server)?;
     let state = server.state()?;
     let exercised = ExercisedServer {
         began,
@@ -129,7 +139,17 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> any
         evidence.processes = launched.left(&args.leave, &plan.allow_process);
     }
     evidence.diagnosis.ended_at = Timestamp::now();
-    Ok(Proof::new(evidence, &plan.allow, settings))
+    let proof = Proof::new(evidence, &plan.allow, settings);
+    Ok((proof, heap.map(|heap| heap.answers()).unwrap_or_default()))
+}
+
+/// Asks which objects hold what the server has open, if that was requested.
+fn walk(heap: Option<&mut HeapWatch>, server: &mut Server) -> anyhow::Result<()> {
+    if let Some((heap, session)) = heap.zip(server.session()) {
+        session.poll()?;
+        heap.finish(session);
+    }
+    Ok(())
 }
 
 /// The named server, or a new one.

@@ -8,7 +8,7 @@ use crate::report::trace::tree::StackNode;
 
 fn page(made: &MadeReport) -> String {
     let report = made.report();
-    super::page(&report, &StackNode::from_report(&report), "word")
+    super::page(&report, &[], &StackNode::from_report(&report), "word")
 }
 
 const EVIL: &str = "<script>alert(3)</script>";
