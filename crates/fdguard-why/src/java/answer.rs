@@ -149,8 +149,11 @@ impl JavaHeap {
         let first = group.next()?;
         let (mut hops, mut life) = (first.hops, first.life);
         for one in group {
-            let pairs = hops.into_iter().zip(&one.hops);
-            hops = pairs.map(|(hop, other)| hop.common(other)).collect();
+            // Two ways through the JDK are shown as one.
+            if hops.len() == one.hops.len() {
+                let pairs = hops.into_iter().zip(&one.hops);
+                hops = pairs.map(|(hop, other)| hop.common(other)).collect();
+            }
             if life != one.life {
                 life = life.map(|life| life.shape());
             }
@@ -182,7 +185,9 @@ impl JavaHeap {
             (Basis::Unreachable, owner) => {
                 format!("only garbage carries the number: nothing holds the {owner} any more")
             }
-            _ if self.is_partial => "not decided: the walk ended when its room was full".to_owned(),
+            _ if self.is_partial => {
+                "not decided: the room of the walk was full; --force has more".to_owned()
+            }
             (_, "") => {
                 "no Java object has this number: the JVM or native code opened it".to_owned()
             }
@@ -191,12 +196,13 @@ impl JavaHeap {
     }
 }
 
-/// Whether two descriptors have one chain.
+/// Whether two descriptors have one chain: the same as it is shown.
 fn is_same(one: &Holding, other: &Holding) -> bool {
     let shape = |of: &Holding| {
         let hops: Vec<JavaHop> = of.hops.iter().map(JavaHop::shape).collect();
         let life = of.life.as_ref().map(JavaLife::shape);
-        (hops, life)
+        life.map(|life| chain::text(1, &of.owner, &hops, &life))
     };
-    one.basis == other.basis && one.owner == other.owner && shape(one) == shape(other)
+    let is_owner = one.life.is_some() || one.owner == other.owner;
+    one.basis == other.basis && is_owner && shape(one) == shape(other)
 }

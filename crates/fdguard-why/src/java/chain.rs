@@ -76,6 +76,10 @@ impl JavaHeap {
             let next = way.path.get(at + 1).map(|edge| edge.from);
             self.add_hop(&mut hops, *edge, next);
         }
+        // The thread is named as what lives.
+        if matches!(way.life, JavaLife::ThreadLocal { .. }) {
+            hops.pop();
+        }
         hops
     }
 

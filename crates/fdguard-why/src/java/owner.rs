@@ -23,7 +23,7 @@ impl JavaHeap {
             let field = self.names.field(number.class, index).unwrap_or_default();
             let fd = match (self.names.class(number.class), field) {
                 ("java/io/FileDescriptor", "fd")
-                | ("sun/nio/ch/EPollSelectorImpl", "epfd")
+                | ("sun/nio/ch/EPollSelectorImpl", "epfd" | "fd0" | "fd1")
                 | ("sun/nio/ch/EventFD", "efd")
                 | ("sun/nio/fs/UnixSecureDirectoryStream", "dfd")
                 | ("sun/nio/fs/LinuxWatchService$Watcher", "ifd") => {
