@@ -18,15 +18,16 @@ use super::{HeapAnswer, HeapRefusal, limit};
 use crate::listener::monotonic;
 use crate::trace_dir;
 
-/// More objects than this are walked only if that is demanded.
-const MOST_OBJECTS: u64 = 500_000;
-/// What a reached object takes of the heap in use on average: strings, arrays of values and garbage
-/// take the rest.
-const OBJECT: u64 = 100;
+/// More heap in use than this is walked only if that is demanded: about 500,000 objects beside
+/// strings, arrays of values and garbage.
+const MOST_HEAP: u64 = 50 << 20;
+/// What an object takes at least, on average.
+const OBJECT: u64 = 28;
 /// What the program is stopped for one object, measured: 0.5 to 1.1 µs.
 const STOP_PER_OBJECT: Duration = Duration::from_nanos(1100);
-/// What the records take at most: an estimate that is wrong ends here.
-const ROOM: u64 = 48 << 20;
+/// What the objects and references take at most, about 500,000 and a million: where the heap in use
+/// has more of them than expected, the walk ends there.
+const ROOM: u64 = 16 << 20;
 const FORCED_ROOM: u64 = 6 << 30;
 /// The longest walk.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -42,7 +43,7 @@ const LEAVING: Duration = Duration::from_secs(2);
 pub struct ExpectedStop {
     /// Bytes of heap in use, garbage included.
     pub heap: u64,
-    /// How many objects that may be.
+    /// How many objects that may be at most.
     pub objects: u64,
     /// How long the program may be stopped.
     pub stop: Duration,
@@ -66,8 +67,8 @@ impl std::fmt::Display for ExpectedStop {
         let stop = self.stop.as_secs_f64();
         write!(
             f,
-            "{megabytes} MiB of heap are in use, about {objects},000 objects; a walk may stop the \
-             program for {stop:.1} s"
+            "{megabytes} MiB of heap are in use, at most {objects},000 objects or so; a walk may stop \
+             the program for {stop:.1} s"
         )
     }
 }
@@ -100,7 +101,7 @@ pub(super) fn ask(
     let room = limit::room(pid)
         .map_err(|reason| HeapRefusal::new(reason, "raise the limit, or restart the program"))?;
     let (most_heap, most_room, deadline) = match is_forced {
-        false => (MOST_OBJECTS * OBJECT, ROOM, DEADLINE),
+        false => (MOST_HEAP, ROOM, DEADLINE),
         true => (u64::MAX, FORCED_ROOM, FORCED_DEADLINE),
     };
     let walk = JavaWalk::begin(pid, target, most_heap, most_room.min(room / 2), deadline)?;

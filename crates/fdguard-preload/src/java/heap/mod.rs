@@ -22,6 +22,7 @@ use self::jvm::{Attachment, Items};
 use self::record::{LEAF, OWNER, Records};
 use self::room::{PAGE, map, unmap};
 use super::call::Vm;
+use crate::attach::scope;
 use crate::real::Real;
 use crate::{errno, loader, sys};
 
@@ -98,6 +99,10 @@ unsafe extern "C" fn fdguard_walk_java(request: *const c_void, size: usize) -> c
 
 /// Maps the page and starts the thread; returns the page's place.
 fn start(request: JavaWalkRequest) -> c_int {
+    // In a program that is not traced, nothing comes after the library: ask as an attach does.
+    if PTHREAD_CREATE.get().is_none() && !scope::find() {
+        return -EINVAL;
+    }
     let (Some(create), Some(detach)) = (PTHREAD_CREATE.get(), PTHREAD_DETACH.get()) else {
         return -EINVAL;
     };

@@ -24,6 +24,9 @@ const JNI_LOCAL: c_int = 25;
 const LAST_TAG: i64 = u32::MAX as i64;
 const LAST_INDEX: u32 = (1 << JavaEdge::INDEX_BITS) - 1;
 
+/// Bytes of roots, and of numbers.
+const OTHERS: usize = 16 << 20;
+
 /// A class of values that hold nothing: not recorded.
 pub(super) const LEAF: u8 = 1;
 /// A class whose objects own descriptors.
@@ -46,15 +49,16 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Lists that take this many bytes at most.
+    /// Lists whose objects and references take this many bytes at most: they are what the program
+    /// is stopped for. The other lists are short; memory counts only as far as it is used.
     pub(super) fn new(bytes: usize) -> Option<Self> {
-        let part = bytes / 16;
+        let part = bytes / 4;
         Some(Self {
-            nodes: Room::new(part.saturating_mul(3))?,
-            edges: Room::new(part.saturating_mul(10))?,
-            roots: Room::new(part)?,
-            numbers: Room::new(part)?,
-            text: Room::new(part)?,
+            nodes: Room::new(part)?,
+            edges: Room::new(part.saturating_mul(3))?,
+            roots: Room::new(OTHERS)?,
+            numbers: Room::new(OTHERS)?,
+            text: Room::new(OTHERS.saturating_mul(4))?,
             flags: Room::new(1 << 22)?,
             last_tag: 0,
             own_thread: 0,
