@@ -230,6 +230,19 @@ impl Jni {
         (!method.is_null()).then_some(method)
     }
 
+    /// Announces many references: a JVM that checks its callers would print a warning.
+    pub(super) fn expect_references(self) {
+        const MOST: c_int = 60_000;
+        // SAFETY: the environment of the calling thread, and the index of EnsureLocalCapacity.
+        let ensure: Option<unsafe extern "C" fn(Object, c_int) -> c_int> =
+            unsafe { function(self.0, 26) };
+        if let Some(ensure) = ensure {
+            // SAFETY: as above.
+            let _ = unsafe { ensure(self.0, MOST) };
+            self.clear();
+        }
+    }
+
     pub(super) fn superclass(self, class: &Local) -> Option<Local> {
         type GetSuper = unsafe extern "C" fn(Object, Reference) -> Reference;
         // SAFETY: the environment of the calling thread, and the index of GetSuperclass.

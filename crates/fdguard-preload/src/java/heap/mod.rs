@@ -204,6 +204,7 @@ fn walk(
         return JavaWalkState::TooLarge;
     }
     let (jvmti, jni) = (attachment.jvmti, attachment.jni);
+    jni.expect_references();
     let (Some(classes), Some(threads)) = (jvmti.classes(), jvmti.threads()) else {
         return JavaWalkState::Refused;
     };
