@@ -41,7 +41,7 @@ pub struct HeapTarget {
 /// What has the heap.
 #[derive(Debug)]
 enum Runtime {
-    Python(PythonTarget),
+    Python(Box<PythonTarget>),
     Java,
 }
 
@@ -102,7 +102,7 @@ impl HeapTarget {
     pub fn examine(pid: u32) -> Result<Self, HeapRefusal> {
         let runtime = match java::is_java(pid) {
             true => Runtime::Java,
-            false => Runtime::Python(PythonTarget::examine(pid)?),
+            false => Runtime::Python(Box::new(PythonTarget::examine(pid)?)),
         };
         let target = Target::examine(pid).map_err(|refusal| {
             HeapRefusal::new(refusal.to_string(), refusal.remedy().unwrap_or_default())

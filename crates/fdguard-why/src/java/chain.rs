@@ -131,10 +131,9 @@ impl JavaHeap {
 
     fn is_collection(&self, object: u32) -> bool {
         let class = self.class_of(object);
-        let is_one = |name: &&str| self.names.is_a(class, name);
         self.class_name(object)
             .starts_with("java/util/Collections$")
-            || COLLECTIONS.iter().any(|name| is_one(name))
+            || COLLECTIONS.iter().any(|name| self.names.is_a(class, name))
     }
 
     /// How many entries a collection has that hold an object.
