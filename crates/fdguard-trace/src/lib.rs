@@ -78,4 +78,7 @@ pub use symbol::Symbols;
 pub use table::fuzz_exit_report;
 pub use table::{Descriptor, ExitReport, ProcessTable, ProcessTables};
 pub use trace_dir::library;
-pub use why::{HeapAnswer, HeapRefusal, HeapTarget, HeapWatch, ProcessWhy, SiteWhy};
+pub use why::{
+    ExpectedStop, HeapAnswer, HeapRefusal, HeapTarget, HeapWatch, ProcessWhy, SiteWhy,
+    expected_stop,
+};

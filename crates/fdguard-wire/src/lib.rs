@@ -29,6 +29,7 @@ mod slot;
 mod stack;
 mod text;
 mod why;
+mod why_java;
 
 pub use attach::{
     ATTACH, AttachAnswer, AttachRequest, DETACH, InspectorAnswer, InspectorRequest, WAKE_INSPECTOR,
@@ -51,6 +52,10 @@ pub use text::TextRecord;
 pub use why::{
     END_WALK, LISTS, NUMBER, ORIGIN_SHIFT, SKIPPED, UNTRACKED, WALK, WALK_MAGIC, WALK_PLACES,
     WalkHead, WalkNode, WalkRequest, WalkState,
+};
+pub use why_java::{
+    JAVA_TAKEN, JAVA_WALK, JAVA_WALK_MAGIC, JavaEdge, JavaList, JavaNumber, JavaRoot, JavaWalkHead,
+    JavaWalkRequest, JavaWalkState,
 };
 
 /// The exit report of a process that exited without time to list what it left open.

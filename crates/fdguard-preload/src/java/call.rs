@@ -5,13 +5,13 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// An object whose first word is a table of functions.
-type Object = *mut *const *const c_void;
-type Reference = *mut c_void;
+pub(super) type Object = *mut *const *const c_void;
+pub(super) type Reference = *mut c_void;
 /// A method, as the JVM's opaque handle.
-type Method = *mut c_void;
+pub(super) type Method = *mut c_void;
 
-const JNI_1_6: c_int = 0x0001_0006;
-const JVMTI_11: c_int = 0x300b_0000;
+pub(super) const JNI_1_6: c_int = 0x0001_0006;
+pub(super) const JVMTI_11: c_int = 0x300b_0000;
 /// `can_get_source_file_name` and `can_get_line_numbers`, bits 11 and 12 of 128.
 const CAPABILITIES: [u32; 4] = [1 << 11 | 1 << 12, 0, 0, 0];
 
@@ -29,6 +29,15 @@ impl RawFrame {
         method: core::ptr::null_mut(),
         location: -1,
     };
+
+    /// A frame by the JVM's own words for it.
+    pub(super) fn new(method: u64, location: u64) -> Self {
+        let method = usize::try_from(method).unwrap_or(0);
+        Self {
+            method: core::ptr::with_exposed_provenance_mut(method),
+            location: location.cast_signed(),
+        }
+    }
 }
 
 /// `jvmtiLineNumberEntry`.
@@ -41,7 +50,7 @@ struct LineEntry {
 
 /// # Safety
 /// `object` must be alive, and `F` the type of the function at this index of its table.
-unsafe fn function<F: Copy>(object: Object, place: usize) -> Option<F> {
+pub(super) unsafe fn function<F: Copy>(object: Object, place: usize) -> Option<F> {
     // SAFETY: the object is alive, and its first word is the table.
     let table = unsafe { object.read() };
     let slot = table.wrapping_add(place);
@@ -56,7 +65,7 @@ unsafe fn function<F: Copy>(object: Object, place: usize) -> Option<F> {
 
 /// The JVM: `JavaVM*`.
 #[derive(Clone, Copy)]
-pub(super) struct Vm(Object);
+pub(super) struct Vm(pub(super) Object);
 
 impl Vm {
     /// The first JVM of this process, from `JNI_GetCreatedJavaVMs`.
@@ -77,7 +86,7 @@ impl Vm {
         (result == 0 && count > 0 && !vm.is_null()).then_some(Self(vm))
     }
 
-    fn environment(self, version: c_int) -> Option<Object> {
+    pub(super) fn environment(self, version: c_int) -> Option<Object> {
         type GetEnv = unsafe extern "C" fn(Object, *mut Object, c_int) -> c_int;
         // SAFETY: a JVM is never freed, and this is the index of GetEnv.
         let get: GetEnv = unsafe { function(self.0, 6) }?;
@@ -111,7 +120,7 @@ impl Vm {
 
 /// A thread's interface to the JVM: `JNIEnv*`.
 #[derive(Clone, Copy)]
-pub(super) struct Jni(Object);
+pub(super) struct Jni(pub(super) Object);
 
 impl Jni {
     /// It is inside the JVM's record of the thread.
@@ -126,7 +135,7 @@ impl Jni {
         check.is_none_or(|check| unsafe { check(self.0) } != 0)
     }
 
-    fn delete(self, reference: Reference) {
+    pub(super) fn delete(self, reference: Reference) {
         type Delete = unsafe extern "C" fn(Object, Reference);
         // SAFETY: the environment of the calling thread, and the index of DeleteLocalRef.
         let delete: Option<Delete> = unsafe { function(self.0, 23) };
@@ -169,7 +178,7 @@ impl Jni {
     }
 
     /// Clears the exception that this code caused.
-    fn clear(self) {
+    pub(super) fn clear(self) {
         // SAFETY: the environment of the calling thread, and the index of ExceptionClear.
         let clear: Option<unsafe extern "C" fn(Object)> = unsafe { function(self.0, 17) };
         if let Some(clear) = clear {
@@ -182,11 +191,11 @@ impl Jni {
 /// A local reference, deleted on drop.
 pub(super) struct Local {
     jni: Jni,
-    reference: Reference,
+    pub(super) reference: Reference,
 }
 
 impl Local {
-    fn new(jni: Jni, reference: Reference) -> Option<Self> {
+    pub(super) fn new(jni: Jni, reference: Reference) -> Option<Self> {
         (!reference.is_null()).then_some(Self { jni, reference })
     }
 }
@@ -199,7 +208,7 @@ impl Drop for Local {
 
 /// The interface for queries: `jvmtiEnv*`. Every thread may use it.
 #[derive(Clone, Copy)]
-pub(super) struct Jvmti(Object);
+pub(super) struct Jvmti(pub(super) Object);
 
 impl Jvmti {
     pub(super) fn from_raw(raw: *mut c_void) -> Option<Self> {
@@ -340,11 +349,11 @@ impl Jvmti {
 /// Memory that the JVM allocated, freed on drop.
 pub(super) struct JvmMemory<T> {
     jvmti: Jvmti,
-    start: *mut T,
+    pub(super) start: *mut T,
 }
 
 impl<T> JvmMemory<T> {
-    fn new(jvmti: Jvmti, start: *mut T) -> Option<Self> {
+    pub(super) fn new(jvmti: Jvmti, start: *mut T) -> Option<Self> {
         (!start.is_null()).then_some(Self { jvmti, start })
     }
 }

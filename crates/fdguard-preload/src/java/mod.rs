@@ -7,6 +7,7 @@
 //! decision 019.
 
 mod call;
+mod heap;
 mod layout;
 mod machine;
 mod render;

@@ -1,6 +1,8 @@
-//! Why descriptors are still open: asks a Python process for its heap. A copy of the process walks
-//! it; what the copy leaves is read from its memory, and judged by `fdguard-why`.
+//! Why descriptors are still open: asks a process for its heap. A copy of a Python process walks it,
+//! a JVM is asked itself; what the walker leaves is read from its memory, and judged by
+//! `fdguard-why`.
 
+mod java;
 mod limit;
 mod memory;
 mod waits;
@@ -16,6 +18,7 @@ use fdguard_attach::Target;
 use fdguard_why::{FirstWalk, Heap, Interpreter, Layout, Reader, ThreadWait, Why};
 use fdguard_why::{find_generations, find_interpreter};
 
+pub use self::java::{ExpectedStop, expected_stop};
 use self::memory::ProcessMemory;
 use self::walk::{Walk, WalkFailure};
 pub use self::watch::{HeapWatch, ProcessWhy, SiteWhy};
@@ -32,7 +35,21 @@ const PAUSE: Duration = Duration::from_millis(30);
 pub struct HeapTarget {
     pid: u32,
     target: Target,
-    python: PythonHeap,
+    runtime: Runtime,
+    is_forced: bool,
+}
+
+/// What has the heap.
+#[derive(Debug)]
+enum Runtime {
+    Python(Box<PythonTarget>),
+    Java,
+}
+
+/// A Python interpreter.
+#[derive(Debug)]
+struct PythonTarget {
+    heap: PythonHeap,
     interpreter: Interpreter,
 }
 
@@ -56,8 +73,8 @@ pub struct HeapAnswer {
     pub stop: Duration,
     /// How many objects there are.
     pub objects: usize,
-    /// How many of them a full collection would take.
-    pub unreachable: usize,
+    /// How many of them a full collection would take; `None` in a JVM.
+    pub unreachable: Option<usize>,
     /// What a later walk needs of this one.
     pub seen: FirstWalk,
 }
@@ -84,6 +101,109 @@ impl std::fmt::Display for HeapRefusal {
 impl HeapTarget {
     /// Looks at a process without stopping it.
     pub fn examine(pid: u32) -> Result<Self, HeapRefusal> {
+        let runtime = match java::is_java(pid) {
+            true => Runtime::Java,
+            false => Runtime::Python(Box::new(PythonTarget::examine(pid)?)),
+        };
+        let target = Target::examine(pid).map_err(|refusal| {
+            HeapRefusal::new(refusal.to_string(), refusal.remedy().unwrap_or_default())
+        })?;
+        Ok(Self {
+            pid,
+            target,
+            runtime,
+            is_forced: false,
+        })
+    }
+
+    /// Walks a heap of any size, if it is a JVM's.
+    #[must_use]
+    pub fn forced(mut self) -> Self {
+        self.is_forced = true;
+        self
+    }
+
+    /// Whether every walk stops all threads of the program.
+    #[must_use]
+    pub const fn stops_all(&self) -> bool {
+        matches!(self.runtime, Runtime::Java)
+    }
+
+    /// Walks the heap, and answers for groups of descriptors. `first` is an earlier walk: plain
+    /// numbers are judged only with one.
+    pub fn ask(
+        &self,
+        groups: &[Vec<u32>],
+        first: Option<&FirstWalk>,
+    ) -> Result<HeapAnswer, HeapRefusal> {
+        self.ask_with_faults(groups, first, 0)
+    }
+
+    /// The same, but the walker of a Python faults in the first tries. For tests.
+    #[doc(hidden)]
+    pub fn ask_with_faults(
+        &self,
+        groups: &[Vec<u32>],
+        first: Option<&FirstWalk>,
+        faults: usize,
+    ) -> Result<HeapAnswer, HeapRefusal> {
+        let python = match &self.runtime {
+            Runtime::Python(python) => python,
+            Runtime::Java => return java::ask(self.pid, &self.target, groups, self.is_forced),
+        };
+        let mut failure = None;
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                thread::sleep(PAUSE);
+            }
+            // After this many objects it reads where nothing is.
+            let fault = if attempt < faults { 100 } else { 0 };
+            // Before a thread is borrowed, which ends its wait.
+            let waits = waits::read(self.pid);
+            match Walk::begin(self, python, fault) {
+                Ok(walk) => {
+                    let answer = self.judge(python, &walk, waits, groups, first);
+                    if walk.is_whole() {
+                        return Ok(answer);
+                    }
+                    failure = Some("the copy of the process ended".to_owned());
+                }
+                Err(WalkFailure::Passing(reason)) => failure = Some(reason),
+                Err(WalkFailure::Lasting(refusal)) => return Err(refusal),
+            }
+        }
+        let reason = failure.unwrap_or_else(|| "the walk failed".to_owned());
+        Err(HeapRefusal::new(
+            format!("{reason}, {TRIES} times"),
+            "ask again when the program is less busy",
+        ))
+    }
+
+    fn judge(
+        &self,
+        python: &PythonTarget,
+        walk: &Walk<'_>,
+        waits: BTreeMap<u64, ThreadWait>,
+        groups: &[Vec<u32>],
+        first: Option<&FirstWalk>,
+    ) -> HeapAnswer {
+        let paths = open_paths(self.pid);
+        let mut heap = Heap::new(&walk.memory, &python.interpreter, walk.graph());
+        heap.waits = waits;
+        let whys = heap.answer(groups, &paths, first);
+        let open: BTreeMap<u32, u64> = paths.keys().map(|fd| (*fd, 0)).collect();
+        HeapAnswer {
+            whys,
+            stop: walk.stop,
+            objects: heap.graph.len(),
+            unreachable: Some(heap.garbage_count()),
+            seen: heap.first_walk(open),
+        }
+    }
+}
+
+impl PythonTarget {
+    fn examine(pid: u32) -> Result<Self, HeapRefusal> {
         let python = python::find_heap(pid).map_err(|refusal| match python::explain(refusal) {
             Some(reason) => HeapRefusal::new(reason, "use CPython 3.9 to 3.13"),
             None if !Path::new(&format!("/proc/{pid}")).exists() => {
@@ -113,86 +233,14 @@ impl HeapTarget {
             let reason = "the interpreter has not started yet, or ends";
             return Err(HeapRefusal::new(reason, "ask again while it runs"));
         };
-        let target = Target::examine(pid).map_err(|refusal| {
-            HeapRefusal::new(refusal.to_string(), refusal.remedy().unwrap_or_default())
-        })?;
         Ok(Self {
-            pid,
-            target,
-            python,
+            heap: python,
             interpreter: Interpreter {
                 layout,
                 address,
                 generations,
             },
         })
-    }
-
-    /// Walks the heap, and answers for groups of descriptors. `first` is an earlier walk: plain
-    /// numbers are judged only with one.
-    pub fn ask(
-        &self,
-        groups: &[Vec<u32>],
-        first: Option<&FirstWalk>,
-    ) -> Result<HeapAnswer, HeapRefusal> {
-        self.ask_with_faults(groups, first, 0)
-    }
-
-    /// The same, but the walker faults in the first tries. For tests.
-    #[doc(hidden)]
-    pub fn ask_with_faults(
-        &self,
-        groups: &[Vec<u32>],
-        first: Option<&FirstWalk>,
-        faults: usize,
-    ) -> Result<HeapAnswer, HeapRefusal> {
-        let mut failure = None;
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                thread::sleep(PAUSE);
-            }
-            // After this many objects it reads where nothing is.
-            let fault = if attempt < faults { 100 } else { 0 };
-            // Before a thread is borrowed, which ends its wait.
-            let waits = waits::read(self.pid);
-            match Walk::begin(self, fault) {
-                Ok(walk) => {
-                    let answer = self.judge(&walk, waits, groups, first);
-                    if walk.is_whole() {
-                        return Ok(answer);
-                    }
-                    failure = Some("the copy of the process ended".to_owned());
-                }
-                Err(WalkFailure::Passing(reason)) => failure = Some(reason),
-                Err(WalkFailure::Lasting(refusal)) => return Err(refusal),
-            }
-        }
-        let reason = failure.unwrap_or_else(|| "the walk failed".to_owned());
-        Err(HeapRefusal::new(
-            format!("{reason}, {TRIES} times"),
-            "ask again when the program is less busy",
-        ))
-    }
-
-    fn judge(
-        &self,
-        walk: &Walk<'_>,
-        waits: BTreeMap<u64, ThreadWait>,
-        groups: &[Vec<u32>],
-        first: Option<&FirstWalk>,
-    ) -> HeapAnswer {
-        let paths = open_paths(self.pid);
-        let mut heap = Heap::new(&walk.memory, &self.interpreter, walk.graph());
-        heap.waits = waits;
-        let whys = heap.answer(groups, &paths, first);
-        let open: BTreeMap<u32, u64> = paths.keys().map(|fd| (*fd, 0)).collect();
-        HeapAnswer {
-            whys,
-            stop: walk.stop,
-            objects: heap.graph.len(),
-            unreachable: heap.garbage_count(),
-            seen: heap.first_walk(open),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use fdguard_wire::{
 };
 
 use super::memory::ProcessMemory;
-use super::{HeapRefusal, HeapTarget, limit};
+use super::{HeapRefusal, HeapTarget, PythonTarget, limit};
 use crate::listener::monotonic;
 use crate::pid_namespace::PidNames;
 use crate::trace_dir;
@@ -46,14 +46,18 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// Makes the copy, and waits until it has walked.
-    pub(super) fn begin(of: &'a HeapTarget, fault: u64) -> Result<Self, WalkFailure> {
+    pub(super) fn begin(
+        of: &'a HeapTarget,
+        python: &PythonTarget,
+        fault: u64,
+    ) -> Result<Self, WalkFailure> {
         let lasting =
             |reason: String, way: &str| WalkFailure::Lasting(HeapRefusal::new(reason, way));
         let room = limit::room(of.pid)
             .map_err(|reason| lasting(reason, "raise the limit, or restart the program before"))?;
         let request = WalkRequest {
             fault,
-            ..request(of, room)
+            ..request(python, room)
         };
         let bytes = request.bytes();
         let call = of
@@ -133,9 +137,9 @@ fn end(of: &HeapTarget, inside: u32) {
     }
 }
 
-fn request(of: &HeapTarget, room: u64) -> WalkRequest {
+fn request(of: &PythonTarget, room: u64) -> WalkRequest {
     let at = of.interpreter.generations;
-    let [dict, tuple, long, leaves @ ..] = of.python.plain;
+    let [dict, tuple, long, leaves @ ..] = of.heap.plain;
     let [float, boolean, none, _complex] = leaves;
     WalkRequest {
         magic: WALK_MAGIC,
@@ -145,12 +149,12 @@ fn request(of: &HeapTarget, room: u64) -> WalkRequest {
         dict,
         tuple,
         long,
-        one_digit: if of.python.minor >= 12 { 8 } else { 1 },
+        one_digit: if of.heap.minor >= 12 { 8 } else { 1 },
         most: MOST_NUMBER,
         bytes: room,
         skipped: [
-            of.python.unicode_type,
-            of.python.bytes_type,
+            of.heap.unicode_type,
+            of.heap.bytes_type,
             float,
             boolean,
             none,

@@ -18,6 +18,8 @@ const ENOUGH: usize = 4;
 const PAUSE: Duration = Duration::from_millis(1500);
 /// A pause is at least this many times as long as the walk before.
 const PART: u32 = 4;
+/// The same if the walk stops all threads: a program that grows may lose two percent.
+const PART_OF_ALL: u32 = 50;
 /// The most sites that are answered for.
 const MOST_SITES: usize = 20;
 /// The most chains of a site.
@@ -68,12 +70,14 @@ struct ProcessHeap {
     count: usize,
     last: Option<(Instant, Duration)>,
     answer: Option<ProcessWhy>,
+    is_forced: bool,
 }
 
 /// The processes of a trace.
 #[derive(Debug, Default)]
 pub struct HeapWatch {
     processes: BTreeMap<u32, ProcessHeap>,
+    is_forced: bool,
 }
 
 /// Descriptors that one place opened.
@@ -83,6 +87,15 @@ struct Group {
 }
 
 impl HeapWatch {
+    /// Walks heaps of any size.
+    #[must_use]
+    pub fn forced() -> Self {
+        Self {
+            is_forced: true,
+            ..Self::default()
+        }
+    }
+
     /// Walks the processes that have grown since their last walk. To be called after each poll.
     pub fn look(&mut self, session: &mut TraceSession) {
         for (pid, count) in session.open_counts() {
@@ -107,6 +120,7 @@ impl HeapWatch {
     pub fn finish_one(&mut self, session: &mut TraceSession, pid: u32) {
         let count = session.open_count(pid);
         let one = self.processes.entry(pid).or_default();
+        one.is_forced = self.is_forced;
         one.walk(pid, count, session, true);
     }
 
@@ -142,10 +156,18 @@ impl HeapWatch {
 impl ProcessHeap {
     fn is_due(&self, count: usize) -> bool {
         let is_first = self.last.is_none() && count >= ENOUGH;
-        let is_later = self
-            .last
-            .is_some_and(|(at, took)| at.elapsed() >= PAUSE.max(took * PART) && count > self.count);
+        let is_later = self.last.is_some_and(|(at, took)| {
+            at.elapsed() >= PAUSE.max(took * self.part()) && count > self.count
+        });
         is_first || is_later
+    }
+
+    /// How much longer a pause is than the walk before.
+    fn part(&self) -> u32 {
+        match self.target.as_ref().is_some_and(HeapTarget::stops_all) {
+            true => PART_OF_ALL,
+            false => PART,
+        }
     }
 
     fn walk(&mut self, pid: u32, count: usize, session: &mut TraceSession, is_end: bool) {
@@ -180,7 +202,11 @@ impl ProcessHeap {
 
     fn ask(&mut self, pid: u32, groups: &[Group]) -> Result<HeapAnswer, HeapRefusal> {
         if self.target.is_none() {
-            self.target = Some(HeapTarget::examine(pid)?);
+            let target = HeapTarget::examine(pid)?;
+            self.target = Some(match self.is_forced {
+                true => target.forced(),
+                false => target,
+            });
         }
         let fds: Vec<Vec<u32>> = groups.iter().map(|group| group.fds.clone()).collect();
         let target = self.target.as_ref();
@@ -263,7 +289,7 @@ fn process_why(
         pid,
         comm: comm(pid),
         objects: answer.as_ref().map(|one| one.objects),
-        unreachable: answer.as_ref().map(|one| one.unreachable),
+        unreachable: answer.as_ref().and_then(|one| one.unreachable),
         stop_ms: stop.map(|ms| (ms * 1e3).round() / 1e3),
         walks: u32::from(answer.is_some()),
         stale: None,

@@ -14,3 +14,4 @@ mod restrained;
 mod run;
 mod starts;
 mod why;
+mod why_java;

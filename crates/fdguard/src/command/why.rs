@@ -1,9 +1,12 @@
 //! `fdguard why`: which object holds each descriptor, and what keeps it alive?
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use fdguard_process::signals::Signals;
-use fdguard_trace::{AttachedTrace, HeapWatch, ObservedTrace, Options, ProcessWhy, TraceSession};
+use fdguard_trace::{
+    AttachedTrace, HeapWatch, ObservedTrace, Options, ProcessWhy, TraceSession, expected_stop,
+};
 
 use super::trace::attach::{attach_to, leave};
 use crate::cli::WhyArgs;
@@ -63,7 +66,16 @@ fn answer(
     args: &WhyArgs,
     is_stopped: impl Fn() -> bool,
 ) -> anyhow::Result<Vec<ProcessWhy>> {
-    let mut watch = HeapWatch::default();
+    let mut watch = match args.force {
+        true => HeapWatch::forced(),
+        false => HeapWatch::default(),
+    };
+    if args.force
+        && let Some(expected) = expected_stop(args.pid)
+    {
+        let line = format!("fdguard: process {}: {expected}\n", args.pid);
+        std::io::stderr().write_all(line.as_bytes())?;
+    }
     session.poll()?;
     watch.finish_one(session, args.pid);
     let end = Instant::now() + args.wait;

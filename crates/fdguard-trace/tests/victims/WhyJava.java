@@ -1,0 +1,171 @@
+import java.io.BufferedReader;
+import java.io.FileInputStream;
+import java.io.InputStreamReader;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.channels.Selector;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.stream.Stream;
+
+/** Holds descriptors in every way, prints which, and waits for orders. */
+public class WhyJava {
+    static class Session {
+        FileInputStream log;
+
+        Session(FileInputStream log) {
+            this.log = log;
+        }
+    }
+
+    static final List<Session> sessions = new ArrayList<>();
+    static final Map<Integer, Socket> sockets = new ConcurrentHashMap<>();
+    static final Set<Stream<String>> streams = new HashSet<>();
+    static final List<DirectoryStream<Path>> scans = new ArrayList<>();
+    static final List<Selector> selectors = new ArrayList<>();
+    static final List<Socket> closed = new ArrayList<>();
+    static final FileInputStream[] reused = new FileInputStream[8];
+    static final ThreadLocal<FileInputStream> local = new ThreadLocal<>();
+
+    interface Opening {
+        void run() throws Exception;
+    }
+
+    static TreeSet<Integer> open() {
+        TreeSet<Integer> fds = new TreeSet<>();
+        for (String name : new java.io.File("/proc/self/fd").list()) {
+            // The directory itself is closed by now.
+            if (Files.isSymbolicLink(Path.of("/proc/self/fd", name))) {
+                fds.add(Integer.valueOf(name));
+            }
+        }
+        return fds;
+    }
+
+    static void say(String name, Opening opening) throws Exception {
+        Set<Integer> before = open();
+        opening.run();
+        StringBuilder line = new StringBuilder(name);
+        for (int fd : open()) {
+            if (!before.contains(fd)) {
+                line.append(' ').append(fd);
+            }
+        }
+        System.out.println(line);
+    }
+
+    static FileInputStream file() throws Exception {
+        return new FileInputStream("/proc/self/stat");
+    }
+
+    static void drop() throws Exception {
+        for (int i = 0; i < 3; i++) {
+            file();
+        }
+    }
+
+    static void background(Opening body) throws Exception {
+        CountDownLatch started = new CountDownLatch(1);
+        Thread thread = new Thread(() -> {
+            try {
+                body.run();
+                started.countDown();
+                Thread.sleep(1_000_000);
+            } catch (Exception e) {
+                throw new RuntimeException(e);
+            }
+        }, "keeper");
+        thread.setDaemon(true);
+        thread.start();
+        started.await();
+    }
+
+    static void holdInSlot(CountDownLatch opened) {
+        try {
+            FileInputStream held = file();
+            opened.countDown();
+            Thread.sleep(1_000_000);
+            System.out.println(held.available());
+        } catch (Exception e) {
+            throw new RuntimeException(e);
+        }
+    }
+
+    static void connect(ServerSocket server, List<Socket> into) throws Exception {
+        into.add(new Socket(server.getInetAddress(), server.getLocalPort()));
+        into.add(server.accept());
+    }
+
+    public static void main(String[] args) throws Exception {
+        // What the first of each loads is not its own.
+        ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        List<Socket> first = new ArrayList<>();
+        connect(server, first);
+        Selector.open().close();
+        Files.list(Path.of("/")).close();
+        Files.lines(Path.of("/proc/self/status")).close();
+
+        say("sessions", () -> {
+            for (int i = 0; i < 5; i++) {
+                sessions.add(new Session(file()));
+            }
+        });
+        say("sockets", () -> {
+            List<Socket> made = new ArrayList<>();
+            for (int i = 0; i < 20; i++) {
+                connect(server, made);
+            }
+            for (Socket socket : made) {
+                sockets.put(sockets.size(), socket);
+            }
+        });
+        say("streams", () -> {
+            for (int i = 0; i < 4; i++) {
+                streams.add(Files.lines(Path.of("/proc/self/status")));
+            }
+        });
+        say("scans", () -> {
+            for (int i = 0; i < 3; i++) {
+                scans.add(Files.newDirectoryStream(Path.of("/")));
+            }
+        });
+        say("selectors", () -> selectors.add(Selector.open()));
+        say("local", () -> background(() -> local.set(file())));
+        say("slot", () -> {
+            CountDownLatch opened = new CountDownLatch(1);
+            Thread thread = new Thread(() -> holdInSlot(opened), "waiter");
+            thread.setDaemon(true);
+            thread.start();
+            opened.await();
+        });
+        // Closed sockets keep their numbers, which files then have.
+        for (int i = 0; i < 4; i++) {
+            connect(server, closed);
+        }
+        for (Socket socket : closed) {
+            socket.close();
+        }
+        say("reused", () -> {
+            for (int i = 0; i < reused.length; i++) {
+                reused[i] = file();
+            }
+        });
+        say("garbage", WhyJava::drop);
+        System.out.println("READY");
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        while (input.readLine() != null) {
+            System.out.println("open " + open().size() + " " + sockets.size());
+        }
+        System.exit(7);
+    }
+}
