@@ -1,5 +1,5 @@
-//! Why descriptors are still open: asks a process for its heap. A copy of a Python process walks it,
-//! a JVM is asked itself; what the walker leaves is read from its memory, and judged by
+//! Why descriptors are still open: asks a process for its heap. A copy of a Python process walks
+//! it, a JVM is asked itself; what the walker leaves is read from its memory, and judged by
 //! `fdguard-why`.
 
 mod java;

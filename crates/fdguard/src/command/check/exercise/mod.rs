@@ -106,14 +106,7 @@ pub(super) fn run(
             ..one
         }));
         piles.extend(bench.child_piles(&mut server, drill));
-        exercises.push(ExerciseResult {
-            name: drill.name.clone(),
-            cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
-            asked: drill.cycles,
-            warmup: drill.warmup,
-            concurrency: drill.concurrency,
-            undecided,
-        });
+        exercises.push(bench.result(drill, undecided));
     }
     walk(heap.as_mut(), &mut server)?;
     let state = server.state()?;
@@ -279,6 +272,18 @@ impl Bench<'_> {
                 return Ok((remains, is_undecided));
             }
             until = until.saturating_mul(2);
+        }
+    }
+
+    /// What was run of an exercise.
+    fn result(&self, drill: &Drill, undecided: bool) -> ExerciseResult {
+        ExerciseResult {
+            name: drill.name.clone(),
+            cycles: u32::try_from(self.begins.len()).unwrap_or(u32::MAX),
+            asked: drill.cycles,
+            warmup: drill.warmup,
+            concurrency: drill.concurrency,
+            undecided,
         }
     }
 
