@@ -139,9 +139,10 @@ impl RecordedProcess {
         self.accounts.entry(now).or_default().opened += 1;
     }
 
-    /// Events were lost, perhaps of this process. They are counted for one process only.
+    /// Events were lost, perhaps of this process. They are counted for one process only; for the
+    /// others one loss is enough to doubt what they recorded.
     pub(super) fn lose(&mut self, count: u64, is_counted: bool) {
-        self.newly_lost += count;
+        self.newly_lost += if is_counted { count } else { 1 };
         if is_counted {
             self.lost_events += count;
         }

@@ -387,8 +387,11 @@ impl KernelTrace {
                 ProcessChange::Found(key) => {
                     match open_fds(key.pid) {
                         Ok(open) => records.add_before(key, open),
-                        Err(_) => {
-                            reading.unlisted.insert(key.pid);
+                        Err(error) => {
+                            // Any other error means that it has ended.
+                            if error.kind() == io::ErrorKind::PermissionDenied {
+                                reading.unlisted.insert(key.pid);
+                            }
                             records.add_before(key, []);
                         }
                     }

@@ -454,12 +454,13 @@ fn lost_events_make_every_process_doubtful_and_count_once() {
     story.open(7, 0xa, 3, 11);
     story.fork(7, 0xa, 8, 0xb);
     story.records.lose(5);
-    let drained = [7, 8].map(|pid| {
+    let mut drained = [7, 8].map(|pid| {
         let key = story.key(pid);
         let drained = story.records.drain(key, &story.stacks, false);
         drained.unwrap().lost
     });
-    assert_eq!(drained, [5, 5]);
+    drained.sort_unstable();
+    assert_eq!(drained, [1, 5], "counted for one of them");
     let total = story.table(7).lost_events + story.table(8).lost_events;
     assert_eq!(total, 5);
 }
