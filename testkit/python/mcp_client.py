@@ -32,7 +32,7 @@ async def lists_tools(client):
     for name, tool in tools.items():
         hints = tool.annotations
         assert tool.description and hints.title, name
-        assert hints.read_only_hint is (name in ("snap", "watch", "doctor")), name
+        assert hints.read_only_hint is (name in ("snap", "watch", "doctor", "why")), name
         assert hints.destructive_hint is (name in ("python", "bash", "reset", "archive", "trace", "check")), name
         assert tool.input_schema["type"] == "object", name
 

@@ -84,10 +84,11 @@ fn open(path: &Path) -> io::Result<File> {
 /// no longer mapped.
 pub(crate) fn is_outlived(key: TraceKey, pid: u32) -> bool {
     let is_absent = || {
+        let was_sleeping = is_sleeping(pid);
         let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
         match program_after(&maps, key.pid) {
             Successor::None => false,
-            Successor::Loading => !may_still_load(pid),
+            Successor::Loading => was_sleeping || !can_load(pid),
             Successor::Other => true,
         }
     };
@@ -98,10 +99,11 @@ pub(crate) fn is_outlived(key: TraceKey, pid: u32) -> bool {
 /// Whether a process without a table may still begin to record: on a busy machine its libraries
 /// take a while to load.
 pub(crate) fn is_starting(pid: u32) -> bool {
+    let was_sleeping = is_sleeping(pid);
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     match program_after(&maps, pid) {
         Successor::None => !maps.is_empty(),
-        Successor::Loading => may_still_load(pid),
+        Successor::Loading => !was_sleeping && can_load(pid),
         Successor::Other => false,
     }
 }
@@ -136,12 +138,16 @@ fn program_after(maps: &[u8], pid: u32) -> Successor {
     Successor::Other
 }
 
-/// Whether a process that has no C library so far is on its way to load ours.
-fn may_still_load(pid: u32) -> bool {
+/// Whether a process sleeps. The loader never waits, except for the disk, so one that sleeps runs
+/// its program. Ask before reading its maps: a program that began after them may sleep, too.
+fn is_sleeping(pid: u32) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The loader never waits, except for the disk, so a process that sleeps runs its program.
-    let is_sleeping = ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S');
-    !is_sleeping && program_of(pid).is_none_or(|program| program.blind.is_none())
+    ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S')
+}
+
+/// Whether a process that has no C library so far can load ours.
+fn can_load(pid: u32) -> bool {
+    program_of(pid).is_none_or(|program| program.blind.is_none())
 }
 
 /// `PID-BEGAN.fdguard`.

@@ -297,7 +297,12 @@ fn exports() {
             .copied()
             .chain(["rust_eh_personality"])
             .chain(["fdguard_attach", "fdguard_detach", "fdguard_is_recording"])
-            .chain(["fdguard_end_walk", "fdguard_wake_inspector", "fdguard_walk"])
+            .chain([
+                "fdguard_end_walk",
+                "fdguard_wake_inspector",
+                "fdguard_walk",
+                "fdguard_walk_java",
+            ])
             .collect();
         assert_eq!(offered, expected);
     });
