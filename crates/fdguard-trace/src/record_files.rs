@@ -88,7 +88,7 @@ pub(crate) fn is_outlived(key: TraceKey, pid: u32) -> bool {
         let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
         match program_after(&maps, key.pid) {
             Successor::None => false,
-            Successor::Loading => was_sleeping || !can_load(pid),
+            Successor::Loading => (was_sleeping && is_sleeping(pid)) || !can_load(pid),
             Successor::Other => true,
         }
     };
@@ -103,7 +103,7 @@ pub(crate) fn is_starting(pid: u32) -> bool {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     match program_after(&maps, pid) {
         Successor::None => !maps.is_empty(),
-        Successor::Loading => !was_sleeping && can_load(pid),
+        Successor::Loading => !(was_sleeping && is_sleeping(pid)) && can_load(pid),
         Successor::Other => false,
     }
 }
@@ -139,7 +139,8 @@ fn program_after(maps: &[u8], pid: u32) -> Successor {
 }
 
 /// Whether a process sleeps. The loader never waits, except for the disk, so one that sleeps runs
-/// its program. Ask before reading its maps: a program that began after them may sleep, too.
+/// its program. Ask before reading its maps and after it: the program before an exec may sleep,
+/// and one that began to record after the maps were read.
 fn is_sleeping(pid: u32) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S')
