@@ -175,7 +175,9 @@ fn values(bytes: &[u8]) -> (Vec<usize>, bool) {
 /// Judges any last line, for the fuzz target: what stays is a part of it, and a mended line is
 /// intact.
 #[cfg(feature = "fuzzing")]
-pub fn fuzz_tail(line: &[u8]) {
+pub fn fuzz_tail(bytes: &[u8]) {
+    let line = bytes.split_inclusive(|byte| *byte == b'\n').next_back();
+    let line = line.unwrap_or_default();
     let Some(mend) = judge(line) else { return };
     assert!(mend.stays <= line.len() && !mend.tears.is_empty());
     let kept = line.get(..mend.stays).unwrap_or_default();

@@ -28,6 +28,13 @@ struct Way {
     restored: Option<i64>,
 }
 
+impl Way {
+    /// Moves the stack pointer. Code that is none may move it anywhere: then no place is plausible.
+    fn shift(&mut self, by: i64) {
+        self.moved = self.moved.saturating_add(by);
+    }
+}
+
 /// Follows the code, which begins at the address `base`, from `at` on. The distance of the frame
 /// pointer from the stack pointer is used where the code uses it. Of several ways the first counts
 /// whose place `is_plausible`.
@@ -102,19 +109,19 @@ fn advance(way: &mut Way, instruction: &Instruction, frame_pointer: i64) -> bool
             if first == Register::RBP {
                 way.restored = Some(way.moved);
             }
-            way.moved += i64::from(instruction.stack_pointer_increment());
+            way.shift(instruction.stack_pointer_increment().into());
             return first != Register::RSP;
         }
         Mnemonic::Leave if way.restored.is_none() => {
             way.restored = Some(frame_pointer);
-            way.moved = frame_pointer + 8;
+            way.moved = frame_pointer.saturating_add(8);
         }
         Mnemonic::Add if first == Register::RSP && is_by_number => match signed(instruction) {
-            Some(by) => way.moved += by,
+            Some(by) => way.shift(by),
             None => return false,
         },
         Mnemonic::Sub if first == Register::RSP && is_by_number => match signed(instruction) {
-            Some(by) => way.moved -= by,
+            Some(by) => way.shift(by.saturating_neg()),
             None => return false,
         },
         Mnemonic::Lea if first == Register::RSP => {
@@ -127,7 +134,7 @@ fn advance(way: &mut Way, instruction: &Instruction, frame_pointer: i64) -> bool
         }
         Mnemonic::Cmp | Mnemonic::Test => {}
         _ if first == Register::RSP && instruction.op0_kind() == OpKind::Register => return false,
-        _ => way.moved += i64::from(instruction.stack_pointer_increment()),
+        _ => way.shift(instruction.stack_pointer_increment().into()),
     }
     true
 }
@@ -139,8 +146,8 @@ fn load_address(way: &mut Way, instruction: &Instruction, frame_pointer: i64) ->
     }
     let by = instruction.memory_displacement64().cast_signed();
     match instruction.memory_base() {
-        Register::RSP => way.moved += by,
-        Register::RBP if way.restored.is_none() => way.moved = frame_pointer + by,
+        Register::RSP => way.shift(by),
+        Register::RBP if way.restored.is_none() => way.moved = frame_pointer.saturating_add(by),
         _ => return false,
     }
     true
