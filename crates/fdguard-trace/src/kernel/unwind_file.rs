@@ -154,7 +154,7 @@ impl UnwindFile {
             let file = File::open(&self.path).ok()?;
             file.read_exact_at(&mut bytes, segment.offset).ok()?;
             Some(TableBytes {
-                range: segment.address..segment.address + segment.size,
+                range: segment.address..segment.address.checked_add(segment.size)?,
                 bytes: bytes.into(),
             })
         });
