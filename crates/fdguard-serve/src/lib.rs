@@ -15,6 +15,7 @@ mod evidence;
 pub mod finding_book;
 pub mod fleet;
 pub mod history_record;
+mod host_clock;
 mod http_client;
 mod metric_sink;
 pub mod metrics;

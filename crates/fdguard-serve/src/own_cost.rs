@@ -15,6 +15,13 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), nanos)
 }
 
+/// Time since the machine started, its sleep included.
+pub(crate) fn time_awake_and_asleep() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(time.tv_sec.unsigned_abs(), nanos)
+}
+
 /// Descriptors and memory.
 pub(crate) fn measure(cost: &mut OwnCost) {
     let size = std::fs::metadata("/proc/self/fd").map(|stat| stat.len());

@@ -14,6 +14,7 @@ use crate::engine::ServeEvent;
 use crate::evidence::EvidenceKeeper;
 use crate::finding_book::{FindingBook, FindingChange, FindingRecord, FindingState};
 use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, SampleFilter};
+use crate::host_clock::ClockNews;
 use crate::overview::{DeliveryCounts, Overview};
 use crate::push;
 use crate::serve::LogSink;
@@ -353,6 +354,14 @@ impl Reporter {
         }
     }
 
+    /// The system clock was set.
+    pub(crate) fn report_clock(&mut self, news: ClockNews, at: Timestamp) {
+        (self.log)(&news.event());
+        if let Some((store, why)) = self.store.as_ref().zip(news.note()) {
+            store.note(at, why);
+        }
+    }
+
     /// A request of a person.
     pub(crate) fn obey(&mut self, book: &mut FindingBook, order: WebOrder) {
         let WebOrder::Suppress {
@@ -364,7 +373,7 @@ impl Reporter {
         let accepted = book.accept(id, &reason, until);
         let is_known = accepted.is_some();
         if let (Some(accepted), Some(record)) = (accepted, book.record(id).cloned()) {
-            let at = Timestamp::now();
+            let at = self.published.overview().taken_at;
             let mut shown = Overview::clone(&self.published.overview());
             shown.findings = book.records().into_iter().cloned().collect();
             self.published.show(shown);

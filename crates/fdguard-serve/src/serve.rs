@@ -23,8 +23,10 @@ use crate::engine::{Engine, EngineOptions};
 use crate::evidence::{EvidenceKeeper, EvidenceOptions};
 use crate::finding_book::{FindingBook, FindingPace};
 use crate::fleet::FleetOptions;
+use crate::host_clock::HostClock;
 use crate::http_client::ReceiverUrl;
 use crate::overview::Overview;
+use crate::own_cost::time_awake_and_asleep;
 use crate::push;
 use crate::reporter::{Couriers, ReportPace, Reporter};
 use crate::store::{StoreFile, StoreOptions, StoreWriter};
@@ -353,10 +355,15 @@ impl ServeLoop {
         );
         let mut engine = Engine::new(probe, parts.engine, parts.settings, parts.book);
         let mut next = Duration::ZERO;
+        let mut clock = HostClock::default();
         loop {
             let now = began.elapsed();
             if now >= next {
-                let (overview, events) = engine.tick(now, Timestamp::now());
+                let (at, news) = clock.read(time_awake_and_asleep(), Timestamp::now());
+                if let Some(news) = news {
+                    reporter.report_clock(news, at);
+                }
+                let (overview, events) = engine.tick(now, at);
                 reporter.report(&mut engine.book, overview, &events, now.as_secs_f64());
                 next = self.next_tick(&mut engine, next, began.elapsed());
             }

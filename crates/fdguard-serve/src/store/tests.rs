@@ -210,6 +210,23 @@ fn what_had_no_room_is_counted_and_written_down_later() {
 }
 
 #[test]
+fn a_clock_that_was_set_is_a_gap_of_the_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    let writer = StoreWriter::start(file).unwrap();
+    writer.write(minute(90), batch(90, 1));
+    writer.note(minute(30), "the clock was set back by 3600 s".to_owned());
+    writer.write(minute(31), batch(31, 1));
+    drop(writer);
+    let found = &read_history(&path, "web", None).unwrap()[0];
+    assert_eq!(found.samples.len(), 2, "nothing was overwritten");
+    let loss = &found.losses[0];
+    assert_eq!((loss.at, loss.rows), (minute(30), 0));
+    assert!(loss.why.contains("set back"), "{loss:?}");
+}
+
+#[test]
 fn accepted_findings_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("history.db");

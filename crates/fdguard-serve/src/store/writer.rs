@@ -20,6 +20,7 @@ const TRIM_EVERY: Duration = Duration::from_secs(300);
 enum Order {
     Write(Timestamp, HistoryBatch),
     Accept(AcceptedFinding),
+    Note(Timestamp, String),
 }
 
 /// The writing end.
@@ -62,6 +63,11 @@ impl StoreWriter {
     /// Remembers an accepted finding.
     pub(crate) fn accept(&self, accepted: AcceptedFinding) {
         self.send(Order::Accept(accepted), 1);
+    }
+
+    /// Writes down why the rows around this moment are not what they seem.
+    pub(crate) fn note(&self, at: Timestamp, why: String) {
+        self.send(Order::Note(at, why), 1);
     }
 
     fn send(&self, order: Order, rows: u64) {
@@ -119,6 +125,10 @@ impl Writer {
                 Order::Accept(accepted) => {
                     let accepted = self.file.accept(&accepted);
                     self.note(1, accepted);
+                }
+                Order::Note(at, why) => {
+                    let written = self.file.write_loss(at, 0, &why);
+                    self.note(1, written);
                 }
             }
         }

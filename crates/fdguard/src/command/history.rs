@@ -130,12 +130,11 @@ fn write(out: &mut dyn Write, history: &ServiceHistory) -> anyhow::Result<()> {
     write_events(out, history)?;
     for loss in &history.losses {
         let why = sanitize_str(&loss.why).into_owned();
-        writeln!(
-            out,
-            "gap: {} rows before {} were lost: {why}",
-            loss.rows,
-            time(loss.at)
-        )?;
+        let at = time(loss.at);
+        match loss.rows {
+            0 => writeln!(out, "gap: at {at} {why}")?,
+            rows => writeln!(out, "gap: {rows} rows before {at} were lost: {why}")?,
+        }
     }
     Ok(())
 }
