@@ -25,6 +25,7 @@ use crate::rate_window::RateWindow;
 use crate::roster::{Roster, RosterEvent, RosterService, ServiceId};
 use crate::service::ServiceKey;
 use crate::service_names::ServiceNames;
+use crate::target_tally::TargetTallies;
 use crate::watch_slots;
 
 /// Settings of the engine.
@@ -390,6 +391,8 @@ impl<'p> Engine<'p> {
             .iter()
             .filter_map(|one| one.opinion.as_ref())
             .collect();
+        let targets = watched.iter().filter_map(|one| one.targets.as_ref());
+        let targets: Vec<&TargetTallies> = targets.collect();
         let verdict = opinions.iter().map(|opinion| opinion.verdict).max();
         ServiceView {
             key: service.key.clone(),
@@ -408,6 +411,7 @@ impl<'p> Engine<'p> {
                     .iter()
                     .filter_map(|one| process_watch::classes(one)),
             ),
+            targets: TargetTallies::largest(&targets),
             findings,
             restarts: service.restarts,
             since: service.since,

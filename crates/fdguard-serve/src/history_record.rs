@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::overview::{ClassTally, Overview, ServiceView};
+use crate::overview::{ClassTally, Overview, ServiceView, TargetTally};
 use crate::service::ServiceKey;
 
 /// Seconds after which an unchanged service is written again.
@@ -29,6 +29,10 @@ pub struct HistorySample {
     pub verdict: String,
     /// Classes of its watched processes.
     pub classes: Option<Vec<ClassTally>>,
+    /// Targets of its watched processes. Written with the sample and read one moment at a time
+    /// ([`crate::read_moment`]), because all of them would be too many for one document.
+    #[serde(skip)]
+    pub targets: Option<Vec<TargetTally>>,
 }
 
 /// Something that happened to a service.
@@ -137,6 +141,7 @@ fn sample(view: &ServiceView, at: Timestamp) -> HistorySample {
         usage_ratio: view.usage_ratio,
         verdict: verdict_word(view),
         classes: view.classes.clone(),
+        targets: view.targets.clone(),
     }
 }
 

@@ -31,6 +31,7 @@ mod serve;
 pub mod service;
 mod service_names;
 mod store;
+mod target_tally;
 #[cfg(test)]
 mod testing;
 mod trace_keeper;
@@ -41,7 +42,10 @@ pub use delivery::signature::WebhookSecret;
 pub use evidence::EvidenceOptions;
 pub use http_client::ReceiverUrl;
 pub use serve::{LogSink, PushOptions, ServeError, ServeOptions, Serving};
-pub use store::{ServiceHistory, StoreError, StoreOptions, read_history, read_services};
+pub use store::{
+    ServiceHistory, ServiceMoment, StoreError, StoreOptions, read_history, read_moment,
+    read_services,
+};
 pub use trace_keeper::{TraceNote, TraceOptions, TracedLine};
 pub use web::{WebSettings, read_tls};
 

@@ -194,6 +194,7 @@ mod tests {
             usage_ratio: None,
             verdict: "unknown".to_owned(),
             classes: None,
+            targets: None,
         }
     }
 

@@ -65,6 +65,9 @@ pub struct ServiceView {
     pub seconds_to_limit: Vec<LimitTime>,
     /// Classes of descriptors of its watched processes; absent where none could be listed.
     pub classes: Option<Vec<ClassTally>>,
+    /// What these descriptors refer to. For the history: an overview would become too large.
+    #[serde(skip)]
+    pub targets: Option<Vec<TargetTally>>,
     /// Numbers of its open findings.
     pub findings: Vec<u64>,
     /// How often all of its processes were replaced since fdguard serves.
@@ -87,6 +90,17 @@ pub struct LimitTime {
 pub struct ClassTally {
     /// The class.
     pub class: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// How many descriptors refer to a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetTally {
+    /// The family of classes: a socket that changes state stays in it.
+    pub class: String,
+    /// The target, numbers collapsed; absent for those of the class that have no row of their own.
+    pub target: Option<Text>,
     /// How many.
     pub count: u64,
 }

@@ -11,6 +11,7 @@ use fdguard_probe::Probe;
 use fdguard_proc::ProcKey;
 
 use crate::overview::{ClassTally, LimitTime};
+use crate::target_tally::TargetTallies;
 
 /// Seconds between two full looks, which also find descriptors that were replaced at the same
 /// count.
@@ -27,6 +28,8 @@ pub(crate) struct ProcessWatch<'p> {
     subject: WatchedProcess,
     /// The latest judgement.
     pub(crate) opinion: Option<ProcessDiagnosis>,
+    /// What its descriptors referred to at that judgement.
+    pub(crate) targets: Option<TargetTallies>,
     pub(crate) listings: u64,
     full_at: f64,
     judged_at: f64,
@@ -54,6 +57,7 @@ impl<'p> ProcessWatch<'p> {
             target,
             subject,
             opinion: None,
+            targets: None,
             listings: 0,
             full_at: f64::NEG_INFINITY,
             judged_at: f64::NEG_INFINITY,
@@ -116,6 +120,7 @@ impl<'p> ProcessWatch<'p> {
         let process = &self.subject.process;
         fdguard_core::command_line::add_trace(&mut opinion.findings, process, false);
         self.opinion = Some(opinion);
+        self.targets = TargetTallies::count(&self.subject.timeline);
         self.judged_at = now;
         self.is_news = false;
     }

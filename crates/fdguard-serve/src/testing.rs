@@ -19,6 +19,7 @@ pub(crate) fn service(name: &str, count: u64) -> ServiceView {
         verdict: Verdict::Unknown,
         seconds_to_limit: Vec::new(),
         classes: None,
+        targets: None,
         findings: Vec::new(),
         restarts: 0,
         since: Timestamp::UNIX_EPOCH,

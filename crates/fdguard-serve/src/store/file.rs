@@ -15,7 +15,9 @@ use crate::history_record::{HistoryBatch, HistoryEvent, HistorySample};
 use crate::service::{ServiceKey, ServiceKind};
 
 /// The layout of this version.
-const LAYOUT: i64 = 1;
+const LAYOUT: i64 = 2;
+/// What makes it of the layout before.
+const FROM_BEFORE: &str = "ALTER TABLE sample ADD COLUMN targets TEXT;";
 /// How long to wait for a reader.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rows that are removed at a time when the file is too large.
@@ -26,7 +28,7 @@ CREATE TABLE service (
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (kind, name));
 CREATE TABLE sample (
     service INTEGER NOT NULL, at INTEGER NOT NULL, processes INTEGER NOT NULL, open_fds INTEGER,
-    fd_limit INTEGER, ratio REAL, verdict TEXT NOT NULL, classes TEXT,
+    fd_limit INTEGER, ratio REAL, verdict TEXT NOT NULL, classes TEXT, targets TEXT,
     PRIMARY KEY (service, at)) WITHOUT ROWID;
 CREATE INDEX sample_at ON sample (at);
 CREATE TABLE event (
@@ -208,8 +210,9 @@ impl StoreFile {
             .pragma_update_and_check(None, "max_page_count", pages.max(64), |_| Ok(()))
             .map_err(sql)?;
         if found == 0 {
-            let tables = format!("BEGIN; {TABLES} PRAGMA user_version = {LAYOUT}; COMMIT;");
-            connection.execute_batch(&tables).map_err(sql)?;
+            lay_out(&connection, TABLES).map_err(sql)?;
+        } else if found == LAYOUT - 1 {
+            lay_out(&connection, FROM_BEFORE).map_err(sql)?;
         } else if found != LAYOUT {
             let path = path.display().to_string();
             return Err(StoreError::Layout { path, found });
@@ -429,6 +432,12 @@ fn set_aside(path: &Path, now: Timestamp, error: &StoreError) -> Result<SetAside
     Ok(SetAside { to, why })
 }
 
+/// Changes the tables to the layout of this version, whole or not at all.
+fn lay_out(connection: &Connection, change: &str) -> rusqlite::Result<()> {
+    let change = format!("BEGIN; {change} PRAGMA user_version = {LAYOUT}; COMMIT;");
+    connection.execute_batch(&change)
+}
+
 fn service_id(connection: &Connection, service: &ServiceKey) -> rusqlite::Result<i64> {
     let (kind, name) = (service.kind.word(), service.name.as_str());
     let known = connection
@@ -448,8 +457,12 @@ fn service_id(connection: &Connection, service: &ServiceKey) -> rusqlite::Result
 fn write_sample(connection: &Connection, id: i64, sample: &HistorySample) -> rusqlite::Result<()> {
     let classes = sample.classes.as_ref();
     let classes = classes.and_then(|classes| serde_json::to_string(classes).ok());
+    let targets = sample.targets.as_ref();
+    let targets = targets.and_then(|targets| serde_json::to_string(targets).ok());
     connection
-        .prepare_cached("INSERT OR REPLACE INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+        .prepare_cached(
+            "INSERT OR REPLACE INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
         .execute(params![
             id,
             sample.at.as_millisecond(),
@@ -459,6 +472,7 @@ fn write_sample(connection: &Connection, id: i64, sample: &HistorySample) -> rus
             sample.usage_ratio,
             sample.verdict,
             classes,
+            targets,
         ])
         .map(drop)
 }

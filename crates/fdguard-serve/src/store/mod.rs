@@ -11,7 +11,7 @@ mod writer;
 
 pub(crate) use file::StoreFile;
 pub use file::{StoreError, StoreOptions};
-pub use query::{ServiceHistory, read_history, read_services};
+pub use query::{ServiceHistory, ServiceMoment, read_history, read_moment, read_services};
 pub(crate) use writer::StoreWriter;
 
 #[cfg(test)]

@@ -3,16 +3,19 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::Serialize;
 
 use super::file::{StoreError, open_to_read, sql};
 use crate::history_record::{HistoryEvent, HistorySample};
 use crate::onset::{self, Onset};
+use crate::overview::TargetTally;
 use crate::service::{ServiceKey, ServiceKind};
 
 /// Schema of the document.
 pub(super) const HISTORY_SCHEMA: &str = "fdguard.history/1";
+/// Schema of one moment.
+const MOMENT_SCHEMA: &str = "fdguard.moment/1";
 /// The most samples that are returned: more are thinned out.
 const MOST_SAMPLES: usize = 5_000;
 
@@ -48,6 +51,21 @@ pub struct HistoryLoss {
     pub why: String,
 }
 
+/// What a service held at a moment that is kept.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServiceMoment {
+    /// `fdguard.moment/1`.
+    pub schema: &'static str,
+    /// The service.
+    pub service: ServiceKey,
+    /// Its counts and classes.
+    #[serde(flatten)]
+    pub sample: HistorySample,
+    /// Descriptors of its watched processes by class and target, largest first; absent while none
+    /// of them was watched.
+    pub targets: Option<Vec<TargetTally>>,
+}
+
 /// Every service of the history.
 pub fn read_services(path: &Path) -> Result<Vec<ServiceKey>, StoreError> {
     let connection = open_to_read(path)?;
@@ -80,6 +98,34 @@ pub fn read_history(
             }
         }
         Ok(found)
+    };
+    read().map_err(|error| sql(path, error))
+}
+
+/// What a service held at the latest kept moment up to `at`; `None` if nothing that old is kept.
+pub fn read_moment(
+    path: &Path,
+    service: &ServiceKey,
+    at: Timestamp,
+) -> Result<Option<ServiceMoment>, StoreError> {
+    let connection = open_to_read(path)?;
+    let read = || -> rusqlite::Result<Option<ServiceMoment>> {
+        let mut statement = connection.prepare(
+            "SELECT at, processes, open_fds, fd_limit, ratio, verdict, classes, targets
+             FROM sample JOIN service ON service.id = sample.service
+             WHERE kind = ?1 AND name = ?2 AND at <= ?3 ORDER BY at DESC LIMIT 1",
+        )?;
+        let values = params![service.kind.word(), service.name, at.as_millisecond()];
+        let one = statement.query_row(values, |row| {
+            let targets: Option<String> = row.get(7)?;
+            Ok(ServiceMoment {
+                schema: MOMENT_SCHEMA,
+                service: service.clone(),
+                sample: sample(row)?,
+                targets: targets.and_then(|text| serde_json::from_str(&text).ok()),
+            })
+        });
+        one.optional()
     };
     read().map_err(|error| sql(path, error))
 }
@@ -121,19 +167,23 @@ fn samples(connection: &Connection, id: i64, since: i64) -> rusqlite::Result<Vec
         "SELECT at, processes, open_fds, fd_limit, ratio, verdict, classes FROM sample
          WHERE service = ?1 AND at >= ?2 ORDER BY at",
     )?;
-    let rows = statement.query_map(params![id, since], |row| {
-        let classes: Option<String> = row.get(6)?;
-        Ok(HistorySample {
-            at: time(row, 0)?,
-            processes: count(row, 1)?.unwrap_or(0),
-            open_fds: count(row, 2)?,
-            limit: count(row, 3)?,
-            usage_ratio: row.get(4)?,
-            verdict: row.get(5)?,
-            classes: classes.and_then(|text| serde_json::from_str(&text).ok()),
-        })
-    })?;
+    let rows = statement.query_map(params![id, since], sample)?;
     rows.collect()
+}
+
+/// A row of time, processes, count, limit, share, verdict and classes.
+fn sample(row: &Row<'_>) -> rusqlite::Result<HistorySample> {
+    let classes: Option<String> = row.get(6)?;
+    Ok(HistorySample {
+        at: time(row, 0)?,
+        processes: count(row, 1)?.unwrap_or(0),
+        open_fds: count(row, 2)?,
+        limit: count(row, 3)?,
+        usage_ratio: row.get(4)?,
+        verdict: row.get(5)?,
+        classes: classes.and_then(|text| serde_json::from_str(&text).ok()),
+        targets: None,
+    })
 }
 
 fn events(connection: &Connection, id: i64, since: i64) -> rusqlite::Result<Vec<HistoryEvent>> {

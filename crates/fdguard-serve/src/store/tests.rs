@@ -7,10 +7,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::file::{StoreFile, StoreOptions};
-use super::{StoreWriter, read_history, read_services};
+use super::{StoreWriter, read_history, read_moment, read_services};
 use crate::finding_book::{AcceptedFinding, FindingKey};
 use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, HistorySample};
-use crate::overview::ClassTally;
+use crate::overview::{ClassTally, TargetTally};
 use crate::service::{ServiceKey, ServiceKind};
 
 fn options(path: &Path, max_disk: u64) -> StoreOptions {
@@ -40,6 +40,11 @@ fn batch(at: i64, services: usize) -> HistoryBatch {
             verdict: "growing".to_owned(),
             classes: Some(vec![ClassTally {
                 class: "pipe".to_owned(),
+                count: 3,
+            }]),
+            targets: Some(vec![TargetTally {
+                class: "pipe".to_owned(),
+                target: Some("pipe".into()),
                 count: 3,
             }]),
         };
@@ -224,6 +229,49 @@ fn a_clock_that_was_set_is_a_gap_of_the_history() {
     let loss = &found.losses[0];
     assert_eq!((loss.at, loss.rows), (minute(30), 0));
     assert!(loss.why.contains("set back"), "{loss:?}");
+}
+
+#[test]
+fn a_kept_moment_has_its_targets() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    for at in [10, 20] {
+        file.write(&batch(at, 2)).unwrap();
+    }
+    let at = |at: i64| read_moment(&path, &web(), minute(at)).unwrap();
+    assert_eq!(at(9), None, "older than everything");
+    let found = at(19).unwrap();
+    assert_eq!(
+        (found.sample.at, found.sample.open_fds),
+        (minute(10), Some(20))
+    );
+    assert_eq!(found.targets, batch(10, 1).samples[0].1.targets);
+    assert_eq!(at(1000).unwrap().sample.at, minute(20));
+}
+
+#[test]
+fn a_history_of_the_layout_before_is_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    file.write(&batch(1, 1)).unwrap();
+    drop(file);
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch("ALTER TABLE sample DROP COLUMN targets; PRAGMA user_version = 1;")
+        .unwrap();
+    drop(old);
+    let (mut file, aside) = StoreFile::open(options(&path, 1 << 26), minute(2)).unwrap();
+    assert_eq!(aside, None);
+    file.write(&batch(2, 1)).unwrap();
+    let targets = |at| {
+        read_moment(&path, &web(), minute(at))
+            .unwrap()
+            .unwrap()
+            .targets
+    };
+    assert_eq!(targets(1), None, "not kept then");
+    assert!(targets(2).is_some());
 }
 
 #[test]

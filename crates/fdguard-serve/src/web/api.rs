@@ -188,6 +188,7 @@ impl WebApi {
             .route("/metrics", get(metrics_page))
             .route("/api/v1/overview", get(overview))
             .route("/api/v1/service", get(detail::service))
+            .route("/api/v1/moment", get(detail::moment))
             .route("/api/v1/findings", get(findings))
             .route("/api/v1/findings/{id}/suppress", post(suppress))
             .route("/api/v1/snapshot", get(detail::snapshot))

@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::api::{Api, bad_query};
-use super::query::ServiceQuery;
+use super::query::{MomentQuery, ServiceQuery, service_kind};
 use crate::finding_book::FindingRecord;
 use crate::fleet::{Fleet, FleetOrder};
 use crate::overview::{ServiceView, WatchedView};
-use crate::service::{ServiceKey, ServiceKind};
+use crate::service::ServiceKey;
 use crate::store::{self, ServiceHistory};
 
 /// Services that the view of the fleet shows.
@@ -50,14 +50,7 @@ pub(super) async fn service(
 ) -> Result<Response, Problem> {
     api.settings.may_view(&headers)?;
     let Query(query) = query.map_err(|error| bad_query(&error))?;
-    let kind = query.kind.as_deref().map(|kind| {
-        ServiceKind::from_word(kind).ok_or_else(|| {
-            let detail =
-                format!("kind {kind:?} is not one of pod, container, unit, program, command");
-            Problem::new(StatusCode::BAD_REQUEST, "bad-query", detail)
-        })
-    });
-    let kind = kind.transpose()?;
+    let kind = query.kind.as_deref().map(service_kind).transpose()?;
     let overview = api.published.overview();
     let is_it =
         |key: &ServiceKey| key.name == query.name && kind.is_none_or(|kind| key.kind == kind);
@@ -104,6 +97,29 @@ pub(super) async fn service(
         service: key,
     })
     .into_response())
+}
+
+/// What a service held at a kept moment.
+pub(super) async fn moment(
+    State(api): Api,
+    headers: HeaderMap,
+    query: Result<Query<MomentQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    api.settings.may_view(&headers)?;
+    let Query(query) = query.map_err(|error| bad_query(&error))?;
+    let key = ServiceKey::new(service_kind(&query.kind)?, query.name);
+    let missing = |why: String| Problem::new(StatusCode::NOT_FOUND, "no-moment", why);
+    let Some(path) = api.sources.history.clone() else {
+        return Err(missing("this server keeps no history".to_owned()));
+    };
+    let found = api
+        .dear(move || {
+            let found = store::read_moment(&path, &key, query.at);
+            let found = found.map_err(|error| missing(error.to_string()))?;
+            found.ok_or_else(|| missing(format!("nothing is kept of {key} up to {}", query.at)))
+        })
+        .await?;
+    Ok(Json(found).into_response())
 }
 
 #[derive(Deserialize)]

@@ -2,10 +2,12 @@
 
 use fdguard_http::Problem;
 use http::StatusCode;
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::finding_book::{FindingRecord, FindingState};
 use crate::overview::{Overview, ServiceView};
+use crate::service::ServiceKind;
 
 /// The query of the overview.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -35,6 +37,23 @@ pub(super) struct ServiceQuery {
     pub(super) name: String,
     /// Seconds of history.
     pub(super) since_seconds: Option<u32>,
+}
+
+/// The query of one kept moment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MomentQuery {
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) at: Timestamp,
+}
+
+/// A kind of service, by its word.
+pub(super) fn service_kind(word: &str) -> Result<ServiceKind, Problem> {
+    ServiceKind::from_word(word).ok_or_else(|| {
+        let detail = format!("kind {word:?} is not one of pod, container, unit, program, command");
+        Problem::new(StatusCode::BAD_REQUEST, "bad-query", detail)
+    })
 }
 
 impl OverviewQuery {

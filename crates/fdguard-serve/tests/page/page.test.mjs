@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { ACT, PATIENCE, closeAll, crowd, lacks, leaker, openPage, serve, signIn, stop } from "./server.mjs";
+import { ACT, PATIENCE, closeAll, crowd, lacks, leaker, metricEngine, openPage, serve, signIn, stop } from "./server.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const options = { skip: lacks, timeout: 3 * PATIENCE };
@@ -123,6 +123,21 @@ test("a service shows series, findings, lines of code, moments and snapshots", o
   await page.getByRole("heading", { name: "Compare two moments" }).waitFor();
   const grown = page.locator(".moments tbody tr", { hasText: "all descriptors" }).locator("td").last();
   assert.match(await grown.textContent(), /^\+[0-9]+$/);
+  // What was open at a kept moment, and what came since an earlier one.
+  await page.getByRole("button", { name: "Targets at moment B" }).click();
+  await page.locator("#moment-targets").getByText("/dev/null").first().waitFor();
+  await page.getByLabel("Moment A").evaluate((it) => {
+    it.value = Number(it.max) - 2;
+    it.dispatchEvent(new Event("input"));
+  });
+  await page.getByLabel("Moment B").evaluate((it) => {
+    it.value = it.max;
+    it.dispatchEvent(new Event("input"));
+  });
+  await page.getByRole("button", { name: "Targets: B compared with A" }).click();
+  await page.locator("#moment-targets").getByText("Difference of " + own).waitFor();
+  const since = page.locator("#moment-targets tbody tr", { hasText: "/dev/null" }).locator("td").last();
+  assert.match(await since.textContent(), /^\+[0-9]+$/);
   await audit(page);
   await picture(page, "service");
   await page.keyboard.press("t");
@@ -209,6 +224,34 @@ test("two thousand processes do not stutter, and a phone is wide enough", option
   assert.ok(longest < 1500, "a task of " + longest + " ms");
   await picture(page, "phone");
   await stop(child);
+  await page.context().close();
+});
+
+test("the fleet is shown with links into each host", options, async () => {
+  const engine = await metricEngine([
+    { instance: "alpha.example:9187", kind: "unit", service: "web.service" },
+    { instance: "beta", kind: "command", service: HOSTILE },
+  ]);
+  const one = await serve({ args: ["--fleet-from", engine.url] });
+  const page = await openPage(one.url);
+  await signIn(page);
+  await page.getByRole("link", { name: "Fleet" }).click();
+  await page.getByRole("heading", { name: "Fleet" }).waitFor();
+  const link = page.getByRole("link", { name: "web.service" });
+  await link.waitFor();
+  assert.equal(await link.getAttribute("href"), "http://alpha.example:9187/#/service/unit/web.service");
+  const row = page.locator("tbody tr", { has: link });
+  await row.getByText("alpha.example:9187").waitFor();
+  await row.getByText("leaking").waitFor();
+  await page.getByRole("link", { name: HOSTILE }).waitFor();
+  assert.equal(await page.locator("main img").count(), 0);
+  await page.getByText("2 hosts report").waitFor();
+  await audit(page);
+  await picture(page, "fleet");
+  // Without it the page says so, and what was shown before is not taken for news.
+  await engine.stop();
+  await page.getByText("fleet-unreachable").or(page.getByText(/127\.0\.0\.1:\d+.*(refused|connect)/i)).first().waitFor();
+  await one.stop();
   await page.context().close();
 });
 

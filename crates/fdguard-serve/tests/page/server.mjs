@@ -1,6 +1,7 @@
 // A serving fdguard, programs that leak, and a browser, for the tests of the page.
 
 import { spawn } from "node:child_process";
+import { createServer } from "node:http";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -103,6 +104,35 @@ export async function serve(options = {}) {
     token: () => readFileSync(join(dir, "view"), "utf8"),
     async stop() { await stop(child); if (!options.dir) rmSync(dir, { recursive: true, force: true }); },
   };
+}
+
+/** A server that answers as Prometheus does, with the same numbers for each of these services. */
+export function metricEngine(services) {
+  const numbers = { fdguard_open_fds: 900, fdguard_fd_limit: 1024, fdguard_fd_usage_ratio: 0.88,
+    fdguard_fd_growth_per_second: 0.5, fdguard_verdict: 4, fdguard_processes: 1,
+    fdguard_seconds_to_limit: 248 };
+  const value = (number) => [Date.now() / 1000, String(number)];
+  const answer = (query) => {
+    if (query.startsWith("count by")) return services.map(({ instance }) =>
+      ({ metric: { instance }, value: value(1) }));
+    if (/^(bottomk|topk)/.test(query)) return services.map((metric) => ({ metric, value: value(248) }));
+    return services.flatMap((labels) => Object.entries(numbers).map(([name, number]) =>
+      ({ metric: { __name__: name, ...labels }, value: value(number) })));
+  };
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (data) => { body += data; });
+    request.on("end", () => {
+      const asked = new URLSearchParams(request.method === "POST" ? body : request.url.split("?")[1]);
+      const data = { resultType: "vector", result: answer(asked.get("query") || "") };
+      response.setHeader("content-type", "application/json");
+      response.end(JSON.stringify({ status: "success", data }));
+    });
+  });
+  return new Promise((done) => server.listen(0, "127.0.0.1", () => done({
+    url: "http://127.0.0.1:" + server.address().port,
+    stop: () => new Promise((ended) => { server.close(ended); server.closeAllConnections(); }),
+  })));
 }
 
 let browser;

@@ -101,3 +101,50 @@ fn without_a_history_everything_else_works() {
     assert_eq!(health["history"]["enabled"], false);
     assert!(!server.state.path().join("history.db").exists());
 }
+
+#[test]
+fn the_targets_of_two_moments_can_be_compared() {
+    let server = Server::start();
+    let mut leaking = leaker().nofile(4000).start();
+    let pid = leaking.pid();
+    let listed = |overview: &serde_json::Value| {
+        let watched = super::harness::watched(overview, pid)?;
+        watched["classes"].is_array().then_some(())
+    };
+    for _ in 0..20 {
+        leaking.tell("2 file");
+        server.ticks(1);
+    }
+    server.wait("a listing", listed);
+    let query = |at: &str| format!("/api/v1/moment?kind=command&name={}&at={at}", command());
+    let regular = |moment: &serde_json::Value| -> Option<u64> {
+        let targets = moment["targets"].as_array()?;
+        let files = targets.iter().filter(|row| row["class"] == "regular");
+        Some(files.filter_map(|row| row["count"].as_u64()).sum())
+    };
+    let kept = |at: &str, least: u64| {
+        testkit::wait_for("a kept moment with targets", || {
+            let moment = server.json(&query(at));
+            (regular(&moment)? >= least).then_some(moment)
+        })
+    };
+    let first = kept("9999-01-01T00:00:00Z", 20);
+    let then = first["at"].as_str().unwrap().to_owned();
+    let before = regular(&first).unwrap();
+    for _ in 0..20 {
+        leaking.tell("2 file");
+        server.ticks(1);
+    }
+    let second = kept("9999-01-01T00:00:00Z", before + 20);
+    assert!(second["open_fds"].as_u64() > first["open_fds"].as_u64());
+    // The earlier moment is still what it was.
+    assert_eq!(server.json(&query(&then)), first);
+    let (status, _, body) = server.request(
+        &format!("GET {}", query("1999-01-01T00:00:00Z")),
+        Some(super::harness::VIEW),
+        "",
+    );
+    assert_eq!(status, 404, "{body}");
+    assert!(body.contains("nothing is kept"), "{body}");
+    leaking.finish();
+}

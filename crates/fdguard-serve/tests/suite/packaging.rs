@@ -1,13 +1,17 @@
 //! Rules, dashboard, DaemonSet, compose file and unit: each is read by the program that uses it, or
 //! at least parsed and compared with what it promises.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::fleet_engine::MetricEngine;
-use super::harness::Server;
+use super::harness::{PATIENCE, Server, answer};
 
 fn packaging(path: &str) -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -31,6 +35,115 @@ fn promtool_accepts_the_rules_and_their_tests() {
     succeeds(Command::new("promtool").args(["check", "rules"]).arg(rules));
     let tests = packaging("prometheus/fdguard-serve.rules.test.yml");
     succeeds(Command::new("promtool").args(["test", "rules"]).arg(tests));
+}
+
+/// Posts to a server and expects success.
+fn post(url: &str, path: &str, body: &str) {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n");
+    write!(stream, "{head}Connection: close\r\n\r\n{body}").unwrap();
+    let (status, _, text) = answer(&mut stream);
+    assert!((200..300).contains(&status), "{path}: {status} {text}");
+}
+
+/// Three quarters of an hour of two hosts, a sample each minute: a leak on host a that nears its
+/// limit, a full service on host b.
+fn past(from: Timestamp) -> String {
+    let mut lines = String::new();
+    for minute in 0_i64..45 {
+        let at = from + SignedDuration::from_mins(minute);
+        let at = at.as_millisecond();
+        let left = (7200 - 300 * minute).max(60);
+        let mut add = |series: &str, value: f64| {
+            writeln!(lines, "fdguard_{series} {value} {at}").unwrap();
+        };
+        let web = r#"instance="a",kind="unit",service="web""#;
+        add(
+            &format!(r#"findings{{{web},rule="leak",severity="warning"}}"#),
+            1.0,
+        );
+        add(
+            &format!(r#"seconds_to_limit{{{web},limit="soft-limit"}}"#),
+            left as f64,
+        );
+        add(
+            r#"fd_usage_ratio{instance="a",kind="unit",service="db"}"#,
+            0.2,
+        );
+        add(
+            r#"fd_usage_ratio{instance="b",kind="unit",service="db"}"#,
+            0.95,
+        );
+    }
+    lines
+}
+
+#[test]
+fn vmalert_replays_the_rules_on_victoria_metrics() {
+    for program in ["vmalert", "promtool"] {
+        if !testkit::have(program) {
+            return testkit::skip(&format!("no {program}: testkit/packages installs it"));
+        }
+    }
+    let Some(engine) = MetricEngine::victoria() else {
+        return;
+    };
+    let url = &engine.url;
+    let to = Timestamp::now() - SignedDuration::from_mins(5);
+    let from = to - SignedDuration::from_mins(45);
+    testkit::wait_until("VictoriaMetrics", || {
+        TcpStream::connect(url.strip_prefix("http://").unwrap()).is_ok()
+    });
+    post(url, "/api/v1/import/prometheus", &past(from));
+    post(url, "/internal/force_flush", "");
+    let time = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let rules = packaging("prometheus/fdguard-serve.rules.yml");
+    succeeds(Command::new("vmalert").args([
+        &format!("-rule={}", rules.display()),
+        &format!("-datasource.url={url}"),
+        &format!("-remoteWrite.url={url}"),
+        &format!("-replay.timeFrom={}", time(from)),
+        &format!("-replay.timeTo={}", time(to)),
+        // Samples of five minutes, its default, would restart every `for` of a rule.
+        "-datasource.queryStep=1m",
+        "-replay.rulesDelay=10ms",
+        "-httpListenAddr=127.0.0.1:0",
+    ]));
+    post(url, "/internal/force_flush", "");
+    let asked = |expression: &str| {
+        let seconds = |at: Timestamp| at.as_second().to_string();
+        let mut promtool = Command::new("promtool");
+        promtool.args(["query", "range", "--step=1m"]);
+        promtool.arg(format!("--start={}", seconds(from)));
+        promtool.arg(format!("--end={}", seconds(to)));
+        succeeds(promtool.args([url.as_str(), expression]))
+    };
+    let fired = asked(r#"ALERTS{alertstate="firing"}"#);
+    for (alert, host, service) in [
+        ("FdguardLeak", "a", "web"),
+        ("FdguardLimitSoon", "a", "web"),
+        ("FdguardNearLimit", "b", "db"),
+    ] {
+        let is_it = |line: &str| {
+            let labels = [
+                ("alertname", alert),
+                ("instance", host),
+                ("service", service),
+            ];
+            let has = |(name, value)| line.contains(&format!("{name}=\"{value}\""));
+            labels.into_iter().all(has)
+        };
+        assert!(fired.lines().any(is_it), "{alert}: {fired}");
+    }
+    assert!(
+        !fired.contains(r#"alertname="FdguardNearLimit", instance="a""#),
+        "{fired}"
+    );
+    let recorded = asked("instance_service:fdguard_seconds_to_limit:min");
+    assert!(recorded.contains(r#"service="web""#), "{recorded}");
 }
 
 /// Every expression of the dashboard, with its variables set to everything.

@@ -138,6 +138,17 @@ fn a_server_leaves_a_history_that_is_read_without_it() {
     );
     let one = run(["history", "leaker", "--state", dir, "--json"]);
     assert_eq!(one.json()["schema"], "fdguard.history/1");
+    let now = run(["history", "leaker", "--state", dir, "--at", "0s"]);
+    assert_eq!(now.code, 0, "{}", now.stderr);
+    assert!(now.text().starts_with("command leaker  "), "{}", now.text());
+    let both = [
+        "history", "leaker", "--state", dir, "--at", "0s", "--at", "0s", "--json",
+    ];
+    assert_eq!(run(both).json()["schema"], "fdguard.moment.difference/1");
+    let early = run(["history", "leaker", "--state", dir, "--at", "300d"]);
+    assert_eq!((early.code, early.text()), (3, ""));
+    let wrong = run(["history", "leaker", "--state", dir, "--at", "yesterday"]);
+    assert_eq!((wrong.code, wrong.text()), (2, ""));
     let none = run(["history", "no-such-service", "--state", dir]);
     assert_eq!(none.code, 3);
     assert!(

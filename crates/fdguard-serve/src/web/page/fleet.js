@@ -7,7 +7,7 @@ import { load } from "./session.js";
 const text = (value, mark) => ({ text: value, mark });
 const COLUMNS = [
   ["Service", "", (one) => text(one.service)],
-  ["Host", "", (one) => text(one.host)],
+  ["Host", "host", (one) => text(one.host)],
   ["Open", "n", (one) => text(known(one.open_fds))],
   ["Used", "n wide", (one) => text(known(one.usage_ratio, percent))],
   ["Growth", "n wide", (one) => text(known(one.growth_per_second, perMinute))],

@@ -5,7 +5,7 @@ import { chart } from "./chart.js";
 import { findingBlock } from "./finding.js";
 import { flameGraph } from "./flame.js";
 import { load } from "./session.js";
-import { snapshotPanel } from "./snapshot.js";
+import { groups, snapshotPanel, targetTable } from "./snapshot.js";
 
 const RANGES = [["1 hour", 3600], ["6 hours", 21600], ["1 day", 86400], ["7 days", 604800]];
 /** Classes with a line of their own. */
@@ -36,8 +36,9 @@ function eventMarks(events) {
   return events.filter(style).map((one) => [seconds(one.at), ...style(one)]);
 }
 
-/** Two sliders over the kept samples, and what differs between them. */
-function momentPanel() {
+/** Two sliders over the kept samples, and what differs between them: counts and classes at once,
+ * targets on request. */
+function momentPanel(kind, name) {
   let samples = [];
   let isTouched = false;
   const slider = () => el("input", { type: "range", min: "0", step: "1",
@@ -45,8 +46,29 @@ function momentPanel() {
   const [first, second] = [slider(), slider()];
   const [from, to] = [el("output"), el("output")];
   const table = el("div", { class: "scroll" });
+  const targets = el("div", { id: "moment-targets" });
+  const ask = (label, isDifference) =>
+    el("button", { type: "button", onclick: () => showTargets(isDifference) }, label);
   const element = el("section", { class: "moments" }, el("h2", {}, "Compare two moments"),
-    el("label", {}, "Moment A", first, from), el("label", {}, "Moment B", second, to), table);
+    el("label", {}, "Moment A", first, from), el("label", {}, "Moment B", second, to), table,
+    el("div", { class: "tools" }, ask("Targets at moment B", false),
+      ask("Targets: B compared with A", true)), targets);
+
+  async function read(slider) {
+    const at = samples[Number(slider.value)].at;
+    const one = await load("api/v1/moment?" + new URLSearchParams({ kind, name, at }));
+    if (!one.targets)
+      throw new Error("No targets are kept of " + moment(one.at) + ": no process was watched then.");
+    return { name, at: one.at, sums: groups(one) };
+  }
+  async function showTargets(isDifference) {
+    try {
+      const [a, b] = await Promise.all([isDifference ? read(first) : null, read(second)]);
+      targets.replaceChildren(targetTable(a, b));
+    } catch (error) {
+      targets.replaceChildren(el("p", { role: "alert" }, error.message));
+    }
+  }
 
   function render() {
     const [a, b] = [samples[Number(first.value)], samples[Number(second.value)]];
@@ -90,7 +112,7 @@ function eventTable(events) {
 }
 
 export function serviceView(kind, name) {
-  const moments = momentPanel();
+  const moments = momentPanel(kind, name);
   const counts = chart("Descriptors and limit over time", moments.choose);
   const classes = chart("Descriptors by class over time", moments.choose);
   const [head, onset, findings, events, flames] = [0, 1, 2, 3, 4].map(() => el("div"));

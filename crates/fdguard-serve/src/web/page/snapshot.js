@@ -7,12 +7,13 @@ import { load } from "./session.js";
 const MOST = 200;
 
 /** Descriptors by class and target. */
-function groups(document) {
-  const key = (one) => JSON.stringify([one.class, words(one.target)]);
+export function groups(document) {
+  const key = (one) => JSON.stringify([one.class, one.target == null ? "other targets" : words(one.target)]);
   return new Map((document.targets || []).map((one) => [key(one), one.count]));
 }
 
-function table(before, after) {
+/** What is open, or what differs between two moments. */
+export function targetTable(before, after) {
   const keys = new Set([...after.sums.keys(), ...(before ? before.sums.keys() : [])]);
   const rows = [...keys].map((key) => {
     const [name, target] = JSON.parse(key);
@@ -29,8 +30,8 @@ function table(before, after) {
       el("td", { class: "n" }, String(value))) : el("td", { class: "n" }, String(row.y))));
   return el("div", { class: "scroll" }, el("table", {},
     el("caption", {}, before
-      ? "Difference of pid " + after.pid + " between " + moment(before.at) + " and " + moment(after.at)
-      : "Pid " + after.pid + " at " + moment(after.at)),
+      ? "Difference of " + after.name + " between " + moment(before.at) + " and " + moment(after.at)
+      : after.name + " at " + moment(after.at)),
     el("thead", {}, el("tr", {}, titles.map((title, at) =>
       el("th", { scope: "col", class: at > 1 ? "n" : null }, title)))), el("tbody", {}, body)),
   wanted.length > MOST ? el("p", { class: "dim" }, wanted.length - MOST + " more rows") : "",
@@ -47,8 +48,9 @@ export function snapshotPanel() {
   async function take(pid, isDifference) {
     try {
       const document = await load("api/v1/snapshot?pid=" + pid);
-      const now = { pid, at: document.taken_at || new Date().toISOString(), sums: groups(document) };
-      shown.replaceChildren(table(isDifference ? kept.get(pid) : null, now));
+      const now = { name: "pid " + pid, at: document.taken_at || new Date().toISOString(),
+        sums: groups(document) };
+      shown.replaceChildren(targetTable(isDifference ? kept.get(pid) : null, now));
       if (!isDifference) kept.set(pid, now);
       draw(JSON.parse(pids));
     } catch (error) {

@@ -1,5 +1,7 @@
 //! `fdguard history`: when did it begin, and after what?
 
+mod moment;
+
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -45,6 +47,9 @@ pub(super) fn run(args: &HistoryArgs) -> anyhow::Result<u8> {
         return Err(HintedError::usage(message, hint).into());
     }
     let history = &found[0];
+    if !args.at.is_empty() {
+        return moment::show(args, &path, &history.service);
+    }
     output::emit(args.output.as_deref(), |out| {
         if args.json {
             serde_json::to_writer(&mut *out, history)?;
