@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::NOBODY;
 
 use super::{AsNobody, CommandOutput, fdguard, run};
 
@@ -19,7 +20,10 @@ struct ServeProcess {
 }
 
 fn serve(state: &Path) -> Command {
-    let mut command = fdguard();
+    with_arguments(fdguard(), state)
+}
+
+fn with_arguments(mut command: Command, state: &Path) -> Command {
     command
         .args([
             "serve",
@@ -47,7 +51,11 @@ impl ServeProcess {
     }
 
     fn of(state: TempDir, more: &[&str]) -> Self {
-        let mut command = serve(state.path());
+        let command = serve(state.path());
+        Self::launch(state, command, more)
+    }
+
+    fn launch(state: TempDir, mut command: Command, more: &[&str]) -> Self {
         let mut child = command
             .args(more)
             .stdout(Stdio::piped())
@@ -235,6 +243,52 @@ fn a_directory_that_cannot_be_written_is_an_error_with_a_hint() {
         "{}",
         output.stderr
     );
+}
+
+#[test]
+fn a_process_that_becomes_unreadable_is_a_gap_and_still_counted() {
+    let nobody = AsNobody::new();
+    let state = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(state.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let command = with_arguments(nobody.command(&[]), state.path());
+    let served = ServeProcess::launch(state, command, &[]);
+    let mut victim = testkit::Victim::of("leaker").as_user(NOBODY).start();
+    let pid = victim.pid();
+    let watched = |overview: &Value| {
+        let all = overview["watched"].as_array()?;
+        all.iter().find(|one| one["pid"] == pid).cloned()
+    };
+    testkit::wait_for("its classes", || {
+        victim.tell("3 file");
+        let one = watched(&served.overview())?;
+        one["classes"].is_array().then_some(())
+    });
+    // From here on its table is closed to its own user, too.
+    victim.tell("1 secrecy");
+    let what = "the classes of descriptors of ";
+    let count = testkit::wait_for("the gap", || {
+        victim.tell("3 file");
+        let overview = served.overview();
+        let gaps = overview["gaps"].as_array()?;
+        let gap = gaps.iter().find(|gap| {
+            let text = gap["what"].as_str();
+            text.is_some_and(|text| text.starts_with(what))
+        })?;
+        assert!(
+            gap["remedy"].as_str().unwrap().contains("CAP_SYS_PTRACE"),
+            "{gap}"
+        );
+        // Its classes are unknown now, not what they were.
+        let one = watched(&overview).filter(|one| one["classes"].is_null())?;
+        one["count"].as_u64()
+    });
+    victim.tell("40 file");
+    testkit::wait_for("more descriptors", || {
+        let now = watched(&served.overview())?["count"].as_u64()?;
+        (now >= count + 40).then_some(())
+    });
+    victim.finish();
+    served.stop();
 }
 
 #[test]
