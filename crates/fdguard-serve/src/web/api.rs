@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::query::{FindingQuery, OverviewQuery};
 use super::tls::TlsFiles;
+use super::viewed::Viewed;
 use super::{assets, detail, events};
 use crate::fleet::FleetOptions;
 use crate::metrics::{self, MetricsOptions};
@@ -266,11 +267,8 @@ async fn metrics_page(State(api): Api, headers: HeaderMap) -> Result<Response, P
 
 async fn overview(
     State(api): Api,
-    headers: HeaderMap,
-    query: Result<Query<OverviewQuery>, axum::extract::rejection::QueryRejection>,
+    Viewed(query): Viewed<OverviewQuery>,
 ) -> Result<Response, Problem> {
-    api.settings.may_view(&headers)?;
-    let Query(query) = query.map_err(|error| bad_query(&error))?;
     let mut shown = query.apply(&api.published.overview())?;
     shown.fleet = api.sources.fleet.is_some();
     Ok(Json(shown).into_response())
@@ -278,11 +276,8 @@ async fn overview(
 
 async fn findings(
     State(api): Api,
-    headers: HeaderMap,
-    query: Result<Query<FindingQuery>, axum::extract::rejection::QueryRejection>,
+    Viewed(query): Viewed<FindingQuery>,
 ) -> Result<Response, Problem> {
-    api.settings.may_view(&headers)?;
-    let Query(query) = query.map_err(|error| bad_query(&error))?;
     let overview = api.published.overview();
     let findings = query.apply(&overview.findings)?;
     Ok(Json(json!({
@@ -355,8 +350,4 @@ async fn nothing() -> Problem {
 async fn wrong_method() -> Problem {
     let detail = "this endpoint does not accept this method";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", detail)
-}
-
-pub(super) fn bad_query(error: &dyn std::fmt::Display) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "bad-query", error.to_string())
 }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use fdguard_core::document::SnapshotDocument;
 use fdguard_core::{Pid, Summary};
@@ -17,8 +16,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::api::{Api, bad_query};
+use super::api::Api;
 use super::query::{MomentQuery, ServiceQuery, service_kind};
+use super::viewed::Viewed;
 use crate::finding_book::FindingRecord;
 use crate::fleet::{Fleet, FleetOrder};
 use crate::overview::{ServiceView, WatchedView};
@@ -45,11 +45,8 @@ struct ServiceDocument {
 
 pub(super) async fn service(
     State(api): Api,
-    headers: HeaderMap,
-    query: Result<Query<ServiceQuery>, QueryRejection>,
+    Viewed(query): Viewed<ServiceQuery>,
 ) -> Result<Response, Problem> {
-    api.settings.may_view(&headers)?;
-    let Query(query) = query.map_err(|error| bad_query(&error))?;
     let kind = query.kind.as_deref().map(service_kind).transpose()?;
     let overview = api.published.overview();
     let is_it =
@@ -102,11 +99,8 @@ pub(super) async fn service(
 /// What a service held at a kept moment.
 pub(super) async fn moment(
     State(api): Api,
-    headers: HeaderMap,
-    query: Result<Query<MomentQuery>, QueryRejection>,
+    Viewed(query): Viewed<MomentQuery>,
 ) -> Result<Response, Problem> {
-    api.settings.may_view(&headers)?;
-    let Query(query) = query.map_err(|error| bad_query(&error))?;
     let key = ServiceKey::new(service_kind(&query.kind)?, query.name);
     let missing = |why: String| Problem::new(StatusCode::NOT_FOUND, "no-moment", why);
     let Some(path) = api.sources.history.clone() else {
@@ -130,11 +124,8 @@ pub(super) struct SnapshotQuery {
 
 pub(super) async fn snapshot(
     State(api): Api,
-    headers: HeaderMap,
-    query: Result<Query<SnapshotQuery>, QueryRejection>,
+    Viewed(query): Viewed<SnapshotQuery>,
 ) -> Result<Response, Problem> {
-    api.settings.may_view(&headers)?;
-    let Query(query) = query.map_err(|error| bad_query(&error))?;
     let text = api
         .dear(move || {
             let look = || {
@@ -166,11 +157,8 @@ pub(super) struct TraceQuery {
 /// The stacks of the trace that was made for a finding.
 pub(super) async fn trace(
     State(api): Api,
-    headers: HeaderMap,
-    query: Result<Query<TraceQuery>, QueryRejection>,
+    Viewed(query): Viewed<TraceQuery>,
 ) -> Result<Response, Problem> {
-    api.settings.may_view(&headers)?;
-    let Query(query) = query.map_err(|error| bad_query(&error))?;
     let overview = api.published.overview();
     let record = overview.findings.iter().find(|one| one.id == query.finding);
     let note = record.and_then(|record| record.trace.clone());
@@ -193,11 +181,8 @@ pub(super) async fn trace(
 /// last trace that fdguard serve made of it.
 pub(super) async fn profile(
     State(api): Api,
-    headers: HeaderMap,
-    query: Result<Query<SnapshotQuery>, QueryRejection>,
+    Viewed(query): Viewed<SnapshotQuery>,
 ) -> Result<Response, Problem> {
-    api.settings.may_view(&headers)?;
-    let Query(query) = query.map_err(|error| bad_query(&error))?;
     let (program, traces) = (api.sources.program.clone(), api.sources.traces.clone());
     let bytes = api
         .dear(move || {

@@ -7,6 +7,7 @@ mod events;
 mod query;
 mod server;
 mod tls;
+mod viewed;
 
 pub use api::WebSettings;
 pub(crate) use api::{Published, WebApi, WebOrder, WebSources};
