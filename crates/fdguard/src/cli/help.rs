@@ -65,7 +65,7 @@ const SHORT: &[(&str, &[&str])] = &[
         &["every", "listen", "budget", "keep", "token_file"],
     ),
     ("fleet", &["from", "sort", "fail_on", "json", "output"]),
-    ("history", &["since", "state", "json", "output"]),
+    ("history", &["since", "at", "state", "json", "output"]),
     ("archive", &["to", "wait", "follow", "json", "output"]),
 ];
 
