@@ -1,8 +1,11 @@
 //! Victims in Go, built with every version of Go that is here.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::FlockOperation;
 
 use crate::locate::{is_older, profile_dir};
 use crate::requirement::{runtimes_dir, skip};
@@ -94,9 +97,13 @@ impl GoToolchain {
         if !is_older(&path, &source) {
             return Some(path);
         }
+        let _one_at_a_time = self.lock();
+        if !is_older(&path, &source) {
+            return Some(path);
+        }
         let scratch = tempfile::tempdir_in(profile_dir()).expect("scratch folder");
         let output = scratch.path().join(&file);
-        if !self.compile(&source, &output, flags, has_c) {
+        if !self.run_compiler(&source, &output, flags, has_c) {
             return None;
         }
         std::fs::rename(&output, &path).expect("putting the victim in place");
@@ -107,6 +114,20 @@ impl GoToolchain {
     /// whether that succeeded.
     #[must_use]
     pub fn compile(&self, source: &Path, output: &Path, flags: &[&str], has_c: bool) -> bool {
+        let _one_at_a_time = self.lock();
+        self.run_compiler(source, output, flags, has_c)
+    }
+
+    /// Builds of one version take turns. Each needs Go's standard library: the first compiles it
+    /// for the cache, and builds beside it would compile it as well.
+    fn lock(&self) -> File {
+        let path = profile_dir().join(format!(".go{}.lock", self.version));
+        let lock = File::create(path).expect("lock file");
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive).expect("lock");
+        lock
+    }
+
+    fn run_compiler(&self, source: &Path, output: &Path, flags: &[&str], has_c: bool) -> bool {
         let status = Command::new(&self.go)
             .arg("build")
             .args(flags)

@@ -119,7 +119,7 @@ pub(crate) struct TestOnly {
     pub(crate) modules: Vec<String>,
 }
 
-/// Finds every item behind `#[cfg(test)]`. Takes text from [`code_only`].
+/// Finds every item behind `#[cfg(test)]`. Takes text from `code_only`.
 pub(crate) fn test_only(code: &str) -> TestOnly {
     const MARK: &str = "#[cfg(test)]";
     let mut found = TestOnly::default();
