@@ -12,27 +12,40 @@ const EPHEMERAL: u16 = 32768;
 /// The collapsed target of a descriptor. Paths are collapsed by their names, connections by the
 /// port that was chosen at random: `*->10.0.0.7:443` for a client, `0.0.0.0:8080<-*` for a server.
 #[must_use]
-pub fn target(entry: &FdEntry) -> Cow<'_, [u8]> {
+pub fn target(entry: &FdEntry) -> Vec<u8> {
+    let mut out = Vec::with_capacity(entry.target.as_bytes().len());
+    append_target(entry, &mut out);
+    out
+}
+
+/// The same, appended to other bytes.
+pub fn append_target(entry: &FdEntry, out: &mut Vec<u8>) {
     match &entry.detail {
         Detail::Inet(inet) => match inet.local.as_deref() {
-            Some(local) => Cow::Owned(connection(local, inet.remote.as_deref()).into_bytes()),
-            None => Cow::Borrowed(entry.target.as_bytes()),
+            Some(local) => append_connection(local, inet.remote.as_deref(), out),
+            None => out.extend_from_slice(entry.target.as_bytes()),
         },
         // The command is more informative than the pid.
         Detail::Pidfd(pidfd) => match &pidfd.command {
-            Some(command) => Cow::Owned([b"pid * ", command.as_bytes()].concat()),
-            None => collapse(entry.target.as_bytes()),
+            Some(command) => {
+                out.extend_from_slice(b"pid * ");
+                out.extend_from_slice(command.as_bytes());
+            }
+            None => append(entry.target.as_bytes(), out),
         },
-        _ => collapse(entry.target.as_bytes()),
+        _ => append(entry.target.as_bytes(), out),
     }
 }
 
-fn connection(local: &str, remote: Option<&str>) -> String {
-    match remote {
-        None if is_ephemeral(local) => format!("{}:*", host(local)),
-        None => local.to_owned(),
-        Some(remote) if is_ephemeral(remote) && !is_ephemeral(local) => format!("{local}<-*"),
-        Some(remote) => format!("*->{remote}"),
+fn append_connection(local: &str, remote: Option<&str>, out: &mut Vec<u8>) {
+    let parts = match remote {
+        None if is_ephemeral(local) => [host(local), ":*"],
+        None => [local, ""],
+        Some(remote) if is_ephemeral(remote) && !is_ephemeral(local) => [local, "<-*"],
+        Some(remote) => ["*->", remote],
+    };
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
     }
 }
 
@@ -54,22 +67,26 @@ fn is_ephemeral(address: &str) -> bool {
 /// are.
 #[must_use]
 pub fn collapse(target: &[u8]) -> Cow<'_, [u8]> {
-    if !target.iter().any(u8::is_ascii_digit) && !target.contains_str("tmp") {
-        return Cow::Borrowed(target);
-    }
     let mut out = Vec::with_capacity(target.len());
+    append(target, &mut out);
+    if out == target {
+        Cow::Borrowed(target)
+    } else {
+        Cow::Owned(out)
+    }
+}
+
+fn append(target: &[u8], out: &mut Vec<u8>) {
+    if !target.iter().any(u8::is_ascii_digit) && !target.contains_str("tmp") {
+        return out.extend_from_slice(target);
+    }
     let mut under_tmp = false;
     for (index, part) in target.split(|byte| *byte == b'/').enumerate() {
         if index > 0 {
             out.push(b'/');
         }
-        push_component(&mut out, part, under_tmp);
+        push_component(out, part, under_tmp);
         under_tmp = is_temporary_place(part, under_tmp);
-    }
-    if out == target {
-        Cow::Borrowed(target)
-    } else {
-        Cow::Owned(out)
     }
 }
 
@@ -244,7 +261,13 @@ fn push_star(out: &mut Vec<u8>) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{collapse, connection};
+    use super::{append_connection, collapse};
+
+    fn connection(local: &str, remote: Option<&str>) -> String {
+        let mut text = Vec::new();
+        append_connection(local, remote, &mut text);
+        String::from_utf8(text).unwrap()
+    }
 
     #[test]
     fn connections_meet_by_the_port_that_was_not_chosen_at_random() {

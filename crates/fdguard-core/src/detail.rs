@@ -1,5 +1,6 @@
 //! Class-specific details: one small record each.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ pub struct FileDetail {
     pub magic: Option<bool>,
     /// Device number `major:minor` of the file system that it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dev: Option<String>,
+    pub dev: Option<Text>,
     /// For `/dev/net/tun`: the network interface behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
@@ -138,7 +139,7 @@ pub struct InetDetail {
     /// Remote address; absent while not connected.
     pub remote: Option<String>,
     /// The TCP state's name; absent for other protocols.
-    pub state: Option<String>,
+    pub state: Option<Cow<'static, str>>,
     /// Bytes received and not read, or connections waiting to be accepted.
     pub rx_queue: Option<u64>,
     /// Bytes sent and not acknowledged.
@@ -175,9 +176,9 @@ pub struct UnixDetail {
     /// Its own name; abstract names begin with `@`.
     pub path: Option<Text>,
     /// `stream`, `dgram` or `seqpacket`.
-    pub kind: Option<String>,
+    pub kind: Option<Cow<'static, str>>,
     /// `listening`, `connected` or `unconnected`.
-    pub state: Option<String>,
+    pub state: Option<Cow<'static, str>>,
     /// The other end; absent when there is none or it is not known.
     pub peer: Option<UnixPeer>,
     /// Which directions were shut down; absent where that is not known.
@@ -225,7 +226,7 @@ pub struct SocketDetail {
     pub groups: Option<Vec<u8>>,
     /// `raw`, `dgram`, `stream`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub kind: Option<Cow<'static, str>>,
     /// Packet: the interface that it is bound to; absent while it listens on all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,

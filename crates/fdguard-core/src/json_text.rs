@@ -10,8 +10,11 @@ pub(crate) fn append(value: &impl Serialize, text: &mut Vec<u8>) -> Result<(), E
     value.serialize(&mut JsonText { text })
 }
 
+/// Longer names of fields are written in several steps.
+const LONGEST_NAME: usize = 28;
+
 /// Whether some byte is a control character, a quote or a backslash.
-#[inline]
+#[inline(always)]
 fn needs_escape(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<8>();
     let has = |word: &[u8; 8]| has_escape(u64::from_ne_bytes(*word));
@@ -52,6 +55,7 @@ struct Compound<'a, 'b> {
 }
 
 impl JsonText<'_> {
+    #[inline(always)]
     fn put(&mut self, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
     }
@@ -77,21 +81,32 @@ impl JsonText<'_> {
     }
 
     /// The name of a field, and what separates it from the one before it.
-    #[inline]
-    fn put_name(&mut self, name: &str, is_first: bool) -> Result<(), Error> {
-        // One place for the most: a comma, two quotes and a colon.
-        self.text.reserve(name.len() + 4);
-        if !is_first {
-            self.text.push(b',');
+    ///
+    /// Where it is inlined, the name is known: the compiler checks it, joins it with the signs
+    /// around it, and copies a constant.
+    #[inline(always)]
+    fn put_name(&mut self, name: &'static str, is_first: bool) -> Result<(), Error> {
+        let length = name.len();
+        if length > LONGEST_NAME || needs_escape(name.as_bytes()) {
+            return self.put_odd_name(name, is_first);
         }
-        if needs_escape(name.as_bytes()) {
-            self.put_rare(name)?;
+        let mut joined = [0; LONGEST_NAME + 4];
+        joined[..2].copy_from_slice(b",\"");
+        joined[2..length + 2].copy_from_slice(name.as_bytes());
+        joined[length + 2..length + 4].copy_from_slice(b"\":");
+        if is_first {
+            self.put(&joined[1..length + 4]);
         } else {
-            self.text.push(b'"');
-            self.put(name.as_bytes());
-            self.text.push(b'"');
+            self.put(&joined[..length + 4]);
         }
-        self.text.push(b':');
+        Ok(())
+    }
+
+    #[cold]
+    fn put_odd_name(&mut self, name: &str, is_first: bool) -> Result<(), Error> {
+        self.put(if is_first { b"" } else { b"," });
+        self.put_rare(name)?;
+        self.put(b":");
         Ok(())
     }
 }
@@ -132,8 +147,8 @@ impl Compound<'_, '_> {
         value.serialize(&mut *self.out)
     }
 
-    #[inline]
-    fn field<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Error> {
+    #[inline(always)]
+    fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
         let is_first = std::mem::take(&mut self.is_empty);
         self.out.put_name(key, is_first)?;
         value.serialize(&mut *self.out)
@@ -324,7 +339,7 @@ macro_rules! objects {
             type Ok = ();
             type Error = Error;
 
-            #[inline]
+            #[inline(always)]
             fn serialize_field<T: Serialize + ?Sized>(
                 &mut self,
                 key: &'static str,

@@ -1,8 +1,6 @@
 //! The conclusions from a snapshot: totals, classes, targets, limits, patterns, lints.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::lint::{self, LintHit};
@@ -98,7 +96,7 @@ impl Summary {
 /// Counts classes, largest first, then by name.
 #[must_use]
 pub fn classes(fds: &[FdEntry]) -> Vec<ClassCount> {
-    let mut counts: HashMap<&Class, u64> = HashMap::new();
+    let mut counts: FxHashMap<&Class, u64> = FxHashMap::default();
     for entry in fds {
         *counts.entry(&entry.class).or_default() += 1;
     }
@@ -113,10 +111,8 @@ pub fn classes(fds: &[FdEntry]) -> Vec<ClassCount> {
     list
 }
 
-/// A class and a collapsed target.
-type Group<'a> = (&'a Class, Cow<'a, [u8]>);
-
-/// What is known of a group.
+/// What is known of a group of descriptors with the same collapsed target.
+#[derive(Debug)]
 struct Members<'a> {
     count: u64,
     example: &'a Text,
@@ -130,52 +126,89 @@ impl Members<'_> {
     }
 }
 
+/// The groups of one class, by collapsed target.
+type Groups<'a> = FxHashMap<Vec<u8>, Members<'a>>;
+
 /// Counts collapsed targets per class, largest first, then by name.
 #[must_use]
 pub fn targets(fds: &[FdEntry]) -> Vec<TargetCount> {
-    let mut groups: HashMap<Group<'_>, Members<'_>> = HashMap::new();
-    for entry in fds {
-        let one = Members {
-            count: 1,
-            example: &entry.target,
-            same: true,
-        };
-        groups
-            .entry((&entry.class, collapse::target(entry)))
-            .and_modify(|members| members.absorb(&one))
-            .or_insert(one);
+    TargetGroups::new(fds).into_list()
+}
+
+/// Descriptors by class and collapsed target.
+#[derive(Debug)]
+pub struct TargetGroups<'a>(FxHashMap<&'a Class, Groups<'a>>);
+
+impl<'a> TargetGroups<'a> {
+    /// The groups of these descriptors.
+    #[must_use]
+    pub fn new(fds: &'a [FdEntry]) -> Self {
+        let mut classes: FxHashMap<&Class, Groups<'_>> = FxHashMap::default();
+        let mut target = Vec::new();
+        for entry in fds {
+            let one = Members {
+                count: 1,
+                example: &entry.target,
+                same: true,
+            };
+            target.clear();
+            collapse::append_target(entry, &mut target);
+            let groups = classes.entry(&entry.class).or_default();
+            match groups.get_mut(&target) {
+                Some(members) => members.absorb(&one),
+                None => drop(groups.insert(target.clone(), one)),
+            }
+        }
+        Self(classes)
     }
-    merge_words(&mut groups);
-    let mut list: Vec<_> = groups
-        .into_iter()
-        .map(|((class, target), members)| TargetCount {
-            class: class.clone(),
-            target: Text::from(&*target),
-            example: members.example.clone(),
-            same: members.same,
-            count: members.count,
-        })
-        .collect();
-    list.sort_by(|a, b| {
-        b.count
-            .cmp(&a.count)
-            .then_with(|| a.class.cmp(&b.class))
-            .then_with(|| a.target.cmp(&b.target))
-    });
-    list
+
+    /// Adds the groups of descriptors that come after these.
+    pub fn absorb(&mut self, later: Self) {
+        for (class, groups) in later.0 {
+            let known = self.0.entry(class).or_default();
+            for (target, members) in groups {
+                match known.get_mut(&target) {
+                    Some(before) => before.absorb(&members),
+                    None => drop(known.insert(target, members)),
+                }
+            }
+        }
+    }
+
+    /// All of them, largest first, then by name.
+    #[must_use]
+    pub fn into_list(mut self) -> Vec<TargetCount> {
+        self.0.values_mut().for_each(merge_words);
+        let groups = self.0.into_iter().flat_map(|(class, groups)| {
+            let count = move |(target, members): (Vec<u8>, Members<'_>)| TargetCount {
+                class: class.clone(),
+                target: Text::from(target),
+                example: members.example.clone(),
+                same: members.same,
+                count: members.count,
+            };
+            groups.into_iter().map(count)
+        });
+        let mut list: Vec<_> = groups.collect();
+        list.sort_by(|a, b| {
+            b.count
+                .cmp(&a.count)
+                .then_with(|| a.class.cmp(&b.class))
+                .then_with(|| a.target.cmp(&b.target))
+        });
+        list
+    }
 }
 
 /// A random name of letters alone looks like a word. If its siblings were collapsed, it is one of
 /// them.
-fn merge_words(groups: &mut HashMap<Group<'_>, Members<'_>>) {
+fn merge_words(groups: &mut Groups<'_>) {
     let words: Vec<_> = groups
         .keys()
-        .filter_map(|(class, target)| {
+        .filter_map(|target| {
             let starred = collapse::with_words(target)?;
-            let key = (*class, Cow::Owned(starred));
-            groups
-                .contains_key(&key)
-                .then(|| ((*class, target.clone()), key))
+            let is_known = groups.contains_key(&starred);
+            is_known.then(|| (target.clone(), starred))
         })
         .collect();
     for (word, siblings) in words {
@@ -187,7 +220,7 @@ fn merge_words(groups: &mut HashMap<Group<'_>, Members<'_>>) {
 
 #[cfg(test)]
 mod tests {
-    use super::targets;
+    use super::{TargetGroups, targets};
     use crate::Class;
     use crate::testing::file;
 
@@ -228,5 +261,28 @@ mod tests {
         assert!(found[0].same);
         assert_eq!(found[0].target.as_str(), Some("/tmp/agent-*/db"));
         assert_eq!(found[0].example.as_str(), Some("/tmp/agent-41/db"));
+    }
+
+    #[test]
+    fn the_groups_of_two_parts_are_those_of_the_whole() {
+        let paths = [
+            "/tmp/agent-1/db",
+            "/var/log/a",
+            "/tmp/agent-2/db",
+            "/var/log/a",
+        ];
+        let fds: Vec<_> = paths
+            .iter()
+            .cycle()
+            .take(11)
+            .zip(3..)
+            .map(|(path, fd)| file(fd, Class::Regular, path))
+            .collect();
+        for at in 0..=fds.len() {
+            let (first, second) = fds.split_at(at);
+            let mut groups = TargetGroups::new(first);
+            groups.absorb(TargetGroups::new(second));
+            assert_eq!(groups.into_list(), targets(&fds), "{at}");
+        }
     }
 }

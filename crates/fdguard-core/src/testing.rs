@@ -147,7 +147,7 @@ pub(crate) fn tcp(fd: Fd, state: TcpState, remote: Option<&str>) -> FdEntry {
         detail: Detail::Inet(Box::new(InetDetail {
             local: Some("127.0.0.1:8080".to_owned()),
             remote: remote.map(str::to_owned),
-            state: Some(state.name().to_owned()),
+            state: Some(state.name().into()),
             ..InetDetail::default()
         })),
         ..entry(fd, Class::Tcp(state))
@@ -160,7 +160,7 @@ pub(crate) fn unix_listener(fd: Fd, path: &str) -> FdEntry {
         target: path.into(),
         detail: Detail::Unix(Box::new(UnixDetail {
             path: Some(path.into()),
-            state: Some("listening".to_owned()),
+            state: Some("listening".into()),
             ..UnixDetail::default()
         })),
         ..entry(fd, Class::Unix)

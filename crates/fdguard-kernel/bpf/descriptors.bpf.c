@@ -76,11 +76,14 @@ struct record {
 // One reader at a time: the loader sees to it.
 struct record record, edge;
 
-// What the reader wants: these numbers, of processes whose pid has these low bits, and whether it
-// wants to know the processes, too.
+// What the reader wants: processes whose pid has these low bits, and whether it wants to know the
+// processes, too.
 struct {
-    u32 first, end, mask, rest, processes, unused;
-} wanted = {0, ~0u};
+    u32 mask, rest, processes, unused;
+} wanted SEC(".data");
+
+// Whether it can describe processes: the verifier does not examine what cannot be reached.
+const volatile u32 describes_processes = 1;
 
 // The process of the last record, in this walk.
 struct {
@@ -88,6 +91,12 @@ struct {
     u64 started, session;
     u32 pid, is_open;
 } last;
+
+// Whether the record that is being made is the first of its process, and whether that has a record
+// of its own. In memory, so that the verifier does not follow each combination.
+struct {
+    u32 is_new, is_process;
+} now;
 
 // The reader's pid namespace.
 struct {
@@ -179,14 +188,14 @@ INLINE void read_inode(struct record *to, struct inode *inode)
         to->marks |= MORE;
 }
 
-INLINE u32 read_socket(struct record *to, struct file *file)
+INLINE void read_socket(struct record *to, struct file *file)
 {
     struct socket *socket = bpf_sock_from_file(file);
     struct sock *sk = socket ? socket->sk : NULL;
     bool is_sure = true;
     u32 length = 0;
     if (!sk)
-        return 0;
+        return;
     to->netns = sk->__sk_common.skc_net.net->ns.inum;
     switch (sk->__sk_common.skc_family) {
     case AF_INET:
@@ -207,31 +216,30 @@ INLINE u32 read_socket(struct record *to, struct file *file)
         }
         break;
     }
-    if (!length || !is_sure) {
+    if (!length || !is_sure)
         to->kind = NOTHING;
-        return 0;
-    }
-    return length;
+    else
+        to->length = length;
 }
 
-INLINE u32 read_eventfd(struct record *to, struct eventfd_ctx *from)
+INLINE void read_eventfd(struct record *to, struct eventfd_ctx *from)
 {
     COPY(to->eventfd.count, from->count);
     COPY(to->eventfd.flags, from->flags);
     COPY(to->eventfd.id, from->id);
     to->kind = EVENTFD;
-    return sizeof(to->eventfd);
+    to->length = sizeof(to->eventfd);
 }
 
-// 0 for alarms, which the kernel keeps elsewhere.
-INLINE u32 read_timerfd(struct record *to, struct timerfd_ctx *from)
+// Not of alarms, which the kernel keeps elsewhere.
+INLINE void read_timerfd(struct record *to, struct timerfd_ctx *from)
 {
     struct hrtimer_clock_base *base = NULL;
     s64 expires = 0, offset = 0;
     u32 clock = 0;
     COPY(clock, from->clockid);
     if (clock != 0 && clock != 1 && clock != 7)
-        return 0;
+        return;
     COPY(expires, from->t.tmr.node.expires);
     COPY(base, from->t.tmr.base);
     COPY(offset, base->offset);
@@ -241,11 +249,11 @@ INLINE u32 read_timerfd(struct record *to, struct timerfd_ctx *from)
     COPY(to->timerfd.interval, from->tintv);
     COPY(to->timerfd.ticks, from->ticks);
     to->kind = TIMERFD;
-    return sizeof(to->timerfd);
+    to->length = sizeof(to->timerfd);
 }
 
-// A kind of anonymous inode, by its name. 0 if fdinfo must be read.
-INLINE u32 read_anonymous(struct record *to, struct file *file)
+// A kind of anonymous inode, by its name.
+INLINE void read_anonymous(struct record *to, struct file *file)
 {
     union {
         char text[16];
@@ -262,21 +270,22 @@ INLINE u32 read_anonymous(struct record *to, struct file *file)
         u64 address = 0;
         COPY(address, file->private_data);
         u32 length = describe_epoll(&to->epoll, address);
-        if (length)
+        if (length) {
             to->kind = EPOLL;
-        return length;
-    }
-    if (name.word[0] == *(u64 *)"[eventfd" && FIELD_EXISTS(((struct eventfd_ctx *)0)->id))
-        return read_eventfd(to, file->private_data);
-    if (name.word[0] == *(u64 *)"[timerfd" && FIELD_EXISTS(((struct timerfd_ctx *)0)->clockid))
-        return read_timerfd(to, file->private_data);
-    if (name.word[0] == *(u64 *)"[signalf" && FIELD_EXISTS(((struct signalfd_ctx *)0)->sigmask)) {
+            to->length = length;
+        }
+    } else if (name.word[0] == *(u64 *)"[eventfd" && FIELD_EXISTS(((struct eventfd_ctx *)0)->id)) {
+        read_eventfd(to, file->private_data);
+    } else if (name.word[0] == *(u64 *)"[timerfd" &&
+               FIELD_EXISTS(((struct timerfd_ctx *)0)->clockid)) {
+        read_timerfd(to, file->private_data);
+    } else if (name.word[0] == *(u64 *)"[signalf" &&
+               FIELD_EXISTS(((struct signalfd_ctx *)0)->sigmask)) {
         struct signalfd_ctx *from = file->private_data;
         COPY(to->signals, from->sigmask);
         to->kind = SIGNALFD;
-        return sizeof(to->signals);
+        to->length = sizeof(to->signals);
     }
-    return 0;
 }
 
 // Whether fdinfo shows nothing of a pseudo-terminal but the number of a master.
@@ -303,42 +312,45 @@ INLINE bool read_terminal(struct record *to, struct file *file)
     return true;
 }
 
-// What fdinfo shows beyond the lines that every descriptor has. 0 if it must be read.
-INLINE u32 read_more(struct record *to, struct file *file, struct inode *inode)
+// What fdinfo shows beyond the lines that every descriptor has. If the kind stays unknown, fdinfo
+// must be read.
+INLINE void read_more(struct record *to, struct file *file, struct inode *inode)
 {
     if (to->marks)
-        return 0;
-    if (to->magic == ANONYMOUS)
-        return read_anonymous(to, file);
-    if (to->magic == PIDFS && FIELD_EXISTS(((struct pid___handle *)0)->tasks)) {
+        return;
+    if (to->magic == ANONYMOUS) {
+        read_anonymous(to, file);
+    } else if (to->magic == PIDFS && FIELD_EXISTS(((struct pid___handle *)0)->tasks)) {
         to->handle = process_of(inode->i_private);
         to->kind = PIDFD;
-        return sizeof(u64);
+        to->length = sizeof(u64);
     }
-    return 0;
 }
 
 // The rest of the record, by the kind of file.
-INLINE u32 read_tail(struct record *to, struct file *file, struct inode *inode,
-                     struct file_operations *operations)
+INLINE void read_tail(struct record *to, struct file *file, struct inode *inode,
+                      struct file_operations *operations)
 {
-    if (to->magic == SOCKFS)
-        return read_socket(to, file);
+    if (to->magic == SOCKFS) {
+        read_socket(to, file);
+        return;
+    }
     if (to->magic == PIPEFS)
-        return 0;
+        return;
     if (operations->show_fdinfo && !read_terminal(to, file)) {
-        u32 length = read_more(to, file, inode);
-        if (length)
-            return length;
+        read_more(to, file, inode);
+        FORGET();
+        if (to->kind != NOTHING)
+            return;
         to->marks |= MORE;
     }
     long length = bpf_d_path(&file->f_path, to->path, PATH);
     if (length <= 0 || length > PATH) {
         to->marks |= UNSURE;
-        return 0;
+        return;
     }
     to->kind = SOME_PATH;
-    return length;
+    to->length = length;
 }
 
 // Whether the record of the last process's end is written. There is none if the process has ended,
@@ -380,7 +392,7 @@ INLINE bool is_shared(struct file *file)
     return !FIELD_EXISTS(from->f_count) || from->f_count.counter > 2;
 }
 
-INLINE u32 read_descriptor(struct record *to, struct task_struct___walk *task, struct file *file)
+INLINE void read_descriptor(struct record *to, struct task_struct___walk *task, struct file *file)
 {
     struct inode *inode = file->f_inode;
     struct file_operations *operations = file->f_op;
@@ -389,6 +401,7 @@ INLINE u32 read_descriptor(struct record *to, struct task_struct___walk *task, s
     HERE(operations);
     HERE(files);
     to->kind = NOTHING;
+    to->length = 0;
     to->netns = 0;
     to->terminal = 0;
     to->file = (u64)file;
@@ -396,7 +409,7 @@ INLINE u32 read_descriptor(struct record *to, struct task_struct___walk *task, s
     read_slot(to, files, file);
     to->mnt = mount_of(file);
     read_inode(to, inode);
-    return read_tail(to, file, inode, operations);
+    read_tail(to, file, inode, operations);
 }
 
 SEC("iter/task_file")
@@ -414,29 +427,34 @@ int write_descriptor(struct bpf_iter__task_file *ctx)
         return 0;
     }
     // A thread may have its own table: /proc/PID shows the first thread's.
-    if (task->pid != task->tgid || (task->tgid & wanted.mask) != wanted.rest ||
-        ctx->fd < wanted.first || ctx->fd >= wanted.end)
+    if (task->pid != task->tgid || (task->tgid & wanted.mask) != wanted.rest)
         return 0;
     to->started = task->start_boottime;
     bool is_new = task != last.task || to->started != last.started;
-    bool is_process = wanted.processes && !(task->flags & KERNEL_THREAD);
+    bool is_process =
+        describes_processes && wanted.processes && !(task->flags & KERNEL_THREAD);
     to->pid = is_new ? pid_of(task) : last.pid;
     if (is_new && !(write_end(seq) && (!is_process || write_process(seq, task, to->pid))))
         return 0;
+    now.is_new = is_new;
+    now.is_process = is_process;
+    FORGET();
     to->marks = to->pid ? 0 : UNSURE;
     to->fd = ctx->fd;
-    u32 length = read_descriptor(to, task, file);
+    read_descriptor(to, task, file);
+    FORGET();
+    u32 length = to->length;
     if (length > PATH)
         return 0;
     if (is_shared(file))
         to->marks |= SHARED;
     to->length = HEAD + length;
     // If there is no room, the kernel discards the records of this call, and calls again.
-    if (bpf_seq_write(seq, to, HEAD + length) || !is_new)
+    if (bpf_seq_write(seq, to, HEAD + length) || !now.is_new)
         return 0;
     last.task = task;
     last.started = to->started;
     last.pid = to->pid;
-    last.is_open = is_process;
+    last.is_open = now.is_process;
     return 0;
 }

@@ -122,8 +122,9 @@ GLOBAL int step_in_tree(u32 is_second)
 }
 
 // Whether the whole tree was walked.
-INLINE bool walk_tree(struct eventpoll *from, bool is_second)
+GLOBAL int walk_tree(u64 address, u32 is_second)
 {
+    struct eventpoll *from = (void *)address;
     in_tree.node = NULL;
     in_tree.next = ITSELF;
     in_tree.count = 0;
@@ -140,12 +141,11 @@ INLINE bool walk_tree(struct eventpoll *from, bool is_second)
 // cannot take, so it is walked twice: what changed meanwhile is left to fdinfo.
 GLOBAL int read_epoll(u64 address)
 {
-    struct eventpoll *from = (void *)address;
     in_tree.has_changed = false;
-    if (!walk_tree(from, false))
+    if (!walk_tree(address, false))
         return false;
     epoll_items.count = in_tree.count;
-    return walk_tree(from, true) && !in_tree.has_changed && in_tree.count == epoll_items.count;
+    return walk_tree(address, true) && !in_tree.has_changed && in_tree.count == epoll_items.count;
 }
 
 // How many bytes of the tail are used; 0 if fdinfo must be read.

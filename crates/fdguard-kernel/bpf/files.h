@@ -15,6 +15,10 @@ static struct socket *(*const bpf_sock_from_file)(void *file) = (void *)162;
 // load of a pointer from what it trusts, so there should be few of them, outside of branches.
 #define HERE(pointer) asm volatile("" : "+r"(pointer))
 
+// Makes the compiler read memory again. What a program reads from its own variables, the verifier
+// does not know: so it follows what comes next once, and not for each way that led there.
+#define FORGET() asm volatile("" ::: "memory")
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct fdtable___walk {

@@ -1,6 +1,5 @@
 //! The program that writes a record for each descriptor of a table.
 
-use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::io::Errno;
@@ -11,25 +10,16 @@ use crate::{BpfObject, LoadRefusal, call};
 /// Compiled from `bpf/descriptors.bpf.c`, which has the layout of a record.
 const DESCRIPTORS: &[u8] = include_bytes!("../bpf/descriptors.bpf.o");
 
+/// The map with the variable that says which records are wanted.
+const WANTED: &str = ".data";
+
 /// Which records a walk returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WantedRecords {
-    /// Of descriptors with these numbers.
-    pub numbers: Range<u32>,
     /// Of processes whose pid, in the first namespace, has these low bits: a mask and its result.
     pub part: (u32, u32),
     /// Whether each process has a record before those of its descriptors, and one after them.
     pub processes: bool,
-}
-
-impl Default for WantedRecords {
-    fn default() -> Self {
-        Self {
-            numbers: 0..u32::MAX,
-            part: (0, 0),
-            processes: false,
-        }
-    }
 }
 
 /// The program in the kernel; dropping it removes it. It has one buffer: of all its walks, only one
@@ -46,28 +36,28 @@ impl DescriptorProgram {
         loader::may_load()
     }
 
-    /// Loads it.
-    pub fn load() -> Result<Self, LoadRefusal> {
+    /// Loads it: with what describes processes, or without, which takes less time.
+    pub fn load(describes_processes: bool) -> Result<Self, LoadRefusal> {
         let types = loader::kernel_types()?;
         let object = BpfObject::parse(DESCRIPTORS)?;
         let types = loader::find_types(&types, &[&object])?;
-        let object = LoadedObject::load(&object, &types, &LoadOptions::default())?;
-        Ok(Self { object })
+        let options = LoadOptions {
+            constants: &[("describes_processes", u32::from(describes_processes))],
+            ..LoadOptions::default()
+        };
+        let object = LoadedObject::load(&object, &types, &options)?;
+        Ok(Self {
+            // fdguard may have to do with few descriptors.
+            object: object.keep_map(WANTED),
+        })
     }
 
     /// Sets what the next reads return: at first, a record of every descriptor.
     pub fn want(&self, wanted: &WantedRecords) -> Result<(), Errno> {
-        let words = [
-            wanted.numbers.start,
-            wanted.numbers.end,
-            wanted.part.0,
-            wanted.part.1,
-            u32::from(wanted.processes),
-            0,
-        ];
+        let words = [wanted.part.0, wanted.part.1, u32::from(wanted.processes), 0];
         let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
         self.object
-            .map(".data")?
+            .map(WANTED)?
             .update(&0_u32.to_ne_bytes(), &bytes)
     }
 

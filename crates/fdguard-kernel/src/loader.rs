@@ -130,6 +130,15 @@ impl LoadedObject {
         })
     }
 
+    /// Closes the descriptors of all maps but one, and forgets the variables in them. The programs
+    /// keep the maps.
+    #[must_use]
+    pub fn keep_map(mut self, name: &str) -> Self {
+        self.maps.retain(|(known, _)| known == name);
+        self.variables.clear();
+        self
+    }
+
     /// A map of the file.
     pub fn map(&self, name: &str) -> Result<&BpfMap, Errno> {
         let found = self.maps.iter().find(|(known, _)| known == name);

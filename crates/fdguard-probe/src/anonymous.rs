@@ -107,7 +107,9 @@ pub(crate) fn target(class: &Class, detail: &Detail) -> Text {
         (Class::Other(raw), _) => Text::from(format!("anon_inode:{raw}")),
         (_, Detail::Pidfd(Pidfd { pid: Some(pid), .. })) => Text::from(format!("pid {pid}")),
         (_, Detail::Pidfd(_)) => Text::from("pid ?"),
-        (known, _) => Text::from(known.to_string()),
+        (known, _) => known
+            .name()
+            .map_or_else(|| Text::from(known.to_string()), Text::from),
     }
 }
 

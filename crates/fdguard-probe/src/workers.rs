@@ -81,8 +81,15 @@ pub fn beside<A: Send, R>(
     work: impl FnOnce() -> R,
 ) -> (Option<A>, R) {
     std::thread::scope(|scope| {
-        let thread =
-            aside.and_then(|aside| std::thread::Builder::new().spawn_scoped(scope, aside).ok());
+        let thread = aside.and_then(|aside| {
+            // Those of [`run`] are placed from the first core on.
+            let core = other_cores().last().copied();
+            let body = move || {
+                move_to(core);
+                aside()
+            };
+            std::thread::Builder::new().spawn_scoped(scope, body).ok()
+        });
         let result = work();
         (thread.and_then(|thread| thread.join().ok()), result)
     })

@@ -53,7 +53,7 @@ fn full_file() -> Detail {
         }],
         device: Some("1:3".to_owned()),
         magic: Some(true),
-        dev: Some("8:1".to_owned()),
+        dev: Some("8:1".into()),
         interface: Some("tun0".to_owned()),
         peer: vec![writer()],
     }))
@@ -63,7 +63,7 @@ fn full_sockets() -> Vec<(Class, Detail)> {
     let inet = InetDetail {
         local: Some("[::1]:80".to_owned()),
         remote: Some("[::1]:5000".to_owned()),
-        state: Some("CLOSE_WAIT".to_owned()),
+        state: Some("CLOSE_WAIT".into()),
         rx_queue: Some(1),
         tx_queue: Some(0),
         uid: Some(1000),
@@ -77,8 +77,8 @@ fn full_sockets() -> Vec<(Class, Detail)> {
     };
     let unix = UnixDetail {
         path: Some("@abstract".into()),
-        kind: Some("stream".to_owned()),
-        state: Some("connected".to_owned()),
+        kind: Some("stream".into()),
+        state: Some("connected".into()),
         peer: Some(UnixPeer {
             ino: 99,
             path: Some(odd_name()),
@@ -92,7 +92,7 @@ fn full_sockets() -> Vec<(Class, Detail)> {
         protocol: Some("ROUTE".to_owned()),
         port: Some(77),
         groups: Some(vec![1, 5]),
-        kind: Some("raw".to_owned()),
+        kind: Some("raw".into()),
         interface: Some("lo".to_owned()),
         local: Some("1:2".to_owned()),
         remote: Some("3:4".to_owned()),

@@ -3,6 +3,7 @@
 use fdguard_core::detail::{FileDetail, Memfd, PipeDetail, PipeEnd, PtyDetail};
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, OpenFlags, Text};
 use fdguard_proc::fdinfo::{EpollTarget, Fdinfo};
+use smallvec::SmallVec;
 
 use super::fdinfo_detail;
 use super::socket::ConnectionEnds;
@@ -112,11 +113,7 @@ impl RawEntry<'_> {
             }
             RawFile::Pipe(ino) => FdEntry {
                 id: Some(known(ino)),
-                ..entry(
-                    Class::Pipe,
-                    Text::from(format!("pipe:[{ino}]")),
-                    pipe(info, None),
-                )
+                ..entry(Class::Pipe, numbered_text("pipe", ino), pipe(info, None))
             },
             RawFile::Queue(name, stat) => FdEntry {
                 deleted: stat.is_some_and(|stat| stat.links == 0),
@@ -197,6 +194,17 @@ fn anonymous_entry(
     } else {
         ClassifiedEntry::Entry(entry)
     }
+}
+
+/// The text of a link that is not a path: `pipe:[42]`.
+pub(super) fn numbered_text(name: &str, number: u64) -> Text {
+    let mut digits = itoa::Buffer::new();
+    let parts = [name, ":[", digits.format(number), "]"];
+    let mut text = SmallVec::<[u8; 64]>::new();
+    for part in parts {
+        text.extend_from_slice(part.as_bytes());
+    }
+    Text::from(&*text)
 }
 
 /// One end of a pipe.

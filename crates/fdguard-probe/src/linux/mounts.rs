@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
+use fdguard_core::Text;
 use fdguard_proc::mountinfo::{self, MountEntry};
 
 /// What kind of pseudo file system a mount is.
@@ -25,7 +26,7 @@ pub(super) struct Mounts {
     /// Mounts of fdguard's namespace on local file systems, where checking a name cannot block.
     local: HashSet<u64>,
     /// Device numbers of the mounts of fdguard's namespace.
-    devices: HashMap<u64, String>,
+    devices: HashMap<u64, Text>,
 }
 
 impl Mounts {
@@ -36,7 +37,9 @@ impl Mounts {
                 .filter(MountEntry::is_local)
                 .map(|mount| mount.id)
                 .collect(),
-            devices: mountinfo::devices(mountinfo).collect(),
+            devices: mountinfo::devices(mountinfo)
+                .map(|(mount, device)| (mount, Text::from(device)))
+                .collect(),
             ..Self::default()
         }
     }
@@ -47,7 +50,7 @@ impl Mounts {
     }
 
     /// The device number of a mount of fdguard's namespace.
-    pub(super) fn device(&self, mnt: u64) -> Option<&String> {
+    pub(super) fn device(&self, mnt: u64) -> Option<&Text> {
         self.devices.get(&mnt)
     }
 

@@ -87,30 +87,24 @@ pub(super) struct Interest {
 }
 
 impl Interest {
-    /// Adds what a process that was read in full has open: others may hold it, and it is itself a
-    /// holder. `is_near`: it is in fdguard's mount namespace.
-    pub(super) fn add(
-        &mut self,
-        holdings: &mut Holdings,
-        table: &TableDraft,
-        is_near: impl Fn(Pid) -> bool,
-    ) {
-        if holdings.held.is_empty() {
-            holdings.held.reserve(table.entries.len() / 2);
-        }
+    /// For about so many descriptors.
+    pub(super) fn with_room(descriptors: usize) -> Self {
+        let mut interest = Self::default();
+        interest.sockets.reserve(descriptors / 4);
+        interest.pipes.reserve(descriptors / 8);
+        interest.eventfds.reserve(descriptors / 8);
+        interest
+    }
+
+    /// Adds what a process that was read in full has open: others may hold it. `is_near`: it is in
+    /// fdguard's mount namespace.
+    pub(super) fn add(&mut self, table: &TableDraft, is_near: impl Fn(Pid) -> bool) {
+        let mut near = None;
         for entry in &table.entries {
-            let holder = FdHolder {
-                pid: table.pid,
-                fd: entry.fd,
-                writes: None,
-            };
-            if let Some(side) = Thing::pty_side(entry)
-                && holdings.is_near(table.pid, &is_near)
+            if let Some(Thing::PtyMaster(index) | Thing::PtySlave(index)) = Thing::pty_side(entry)
+                && *near.get_or_insert_with(|| is_near(table.pid))
             {
-                if let Thing::PtyMaster(index) | Thing::PtySlave(index) = side {
-                    self.ptys.insert(index);
-                }
-                holdings.held.entry(side).or_default().push(holder);
+                self.ptys.insert(index);
             }
             let peer = match &entry.detail {
                 Detail::Inet(inet) => inet.peer.as_ref().map(|peer| peer.ino),
@@ -121,21 +115,17 @@ impl Interest {
             let Some(thing) = Thing::of(entry) else {
                 continue;
             };
-            let mut writes = None;
-            match &thing {
-                Thing::Pipe(ino, _) => self.pipes.extend([*ino]),
-                Thing::Socket(ino) => self.sockets.extend([*ino]),
-                Thing::Eventfd(id) => self.eventfds.extend([*id]),
-                Thing::Path(path, end) => {
+            match thing {
+                Thing::Pipe(ino, _) => self.pipes.extend([ino]),
+                Thing::Socket(ino) => self.sockets.extend([ino]),
+                Thing::Eventfd(id) => self.eventfds.extend([id]),
+                Thing::Path(path, _) => {
                     let is_pipe = entry.class == Class::Fifo;
-                    let file = entry.id.map(|id| (path.clone(), (id.ino, is_pipe)));
-                    self.paths.extend(file);
-                    writes = entry.mode.filter(|_| end.is_none()).map(Mode::writes);
+                    self.paths
+                        .extend(entry.id.map(|id| (path, (id.ino, is_pipe))));
                 }
                 Thing::PtyMaster(_) | Thing::PtySlave(_) => {}
             }
-            let holder = FdHolder { writes, ..holder };
-            holdings.held.entry(thing).or_default().push(holder);
         }
     }
 
@@ -191,6 +181,39 @@ pub(super) struct Holdings {
 }
 
 impl Holdings {
+    /// For about so many descriptors.
+    pub(super) fn with_room(descriptors: usize) -> Self {
+        let mut holdings = Self::default();
+        holdings.held.reserve(descriptors / 2);
+        holdings
+    }
+
+    /// Adds a process that was read in full: it holds what it has open. `is_near`: it is in
+    /// fdguard's mount namespace.
+    pub(super) fn add(&mut self, table: &TableDraft, is_near: impl Fn(Pid) -> bool) {
+        for entry in &table.entries {
+            let holder = FdHolder {
+                pid: table.pid,
+                fd: entry.fd,
+                writes: None,
+            };
+            if let Some(side) = Thing::pty_side(entry)
+                && self.is_near(table.pid, &is_near)
+            {
+                self.held.entry(side).or_default().push(holder);
+            }
+            let Some(thing) = Thing::of(entry) else {
+                continue;
+            };
+            let writes = match &thing {
+                Thing::Path(_, None) => entry.mode.map(Mode::writes),
+                _ => None,
+            };
+            let holder = FdHolder { writes, ..holder };
+            self.held.entry(thing).or_default().push(holder);
+        }
+    }
+
     /// Whether a process that was read in full is in fdguard's mount namespace: then `/dev/pts/3`
     /// is the same terminal.
     fn is_near(&mut self, pid: Pid, ask: impl Fn(Pid) -> bool) -> bool {

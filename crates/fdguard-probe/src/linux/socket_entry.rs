@@ -8,6 +8,7 @@ use fdguard_core::detail::{
 use fdguard_core::{Class, Detail, TcpState, Text};
 use fdguard_proc::net::{InetKind, SocketRecord};
 
+use super::classify::numbered_text;
 use super::socket_names::{ip_protocol, kind_name, netlink_family};
 use crate::parse::sockaddr::SocketName;
 
@@ -98,7 +99,7 @@ pub(super) fn by_record(
             let path = path.as_deref().map(Text::from);
             let state = (u32::from(*kind), *listening, *connected);
             let peer_path = peer.as_ref().and_then(|peer| peer.path.as_ref());
-            let nameless = || Text::from(format!("socket:[{ino}]"));
+            let nameless = || numbered_text("socket", ino);
             let mut known = unix(state, path, peer_path, nameless);
             if let Detail::Unix(detail) = &mut known.detail {
                 detail.peer = peer;
@@ -171,7 +172,7 @@ fn inet_by_answer(
     // same here, on kernels that do not list such sockets.
     if kind == InetKind::Tcp && state == CLOSED {
         class = Class::Tcp(TcpState::Close);
-        detail.state = Some(TcpState::Close.name().to_owned());
+        detail.state = Some(TcpState::Close.name().into());
     }
     Some(SocketDescription::inet(class, target, detail))
 }
@@ -211,7 +212,9 @@ fn inet(
         TcpState::Close if remote.port() == 0 => TcpState::Bound,
         state => state,
     };
-    let remote = (remote.port() != 0 || !remote.ip().is_unspecified()).then(|| remote.to_string());
+    let local_text = address_text(local);
+    let has_remote = remote.port() != 0 || !remote.ip().is_unspecified();
+    let remote = has_remote.then(|| address_text(remote));
     let class = match kind {
         InetKind::Tcp => Class::Tcp(state),
         InetKind::Udp | InetKind::UdpLite => Class::Udp,
@@ -219,14 +222,14 @@ fn inet(
         InetKind::Ping if local.is_ipv4() => Class::Other("PING".into()),
         InetKind::Ping => Class::Other("PINGv6".into()),
     };
-    let target = Text::from(match &remote {
-        Some(remote) => format!("{local}->{remote}"),
-        None => local.to_string(),
-    });
+    let target = match &remote {
+        Some(remote) => Text::from([&*local_text, "->", remote].concat()),
+        None => Text::from(&*local_text),
+    };
     let detail = InetDetail {
-        local: Some(local.to_string()),
+        local: Some(local_text),
         remote,
-        state: (kind == InetKind::Tcp).then(|| state.name().to_owned()),
+        state: (kind == InetKind::Tcp).then(|| state.name().into()),
         protocol: match kind {
             InetKind::Raw => Some(ip_protocol(local.port())),
             InetKind::UdpLite => Some("UDP-Lite".to_owned()),
@@ -237,6 +240,23 @@ fn inet(
         ..InetDetail::default()
     };
     (class, target, detail)
+}
+
+/// The address as its `Display` writes it. A large server has thousands of them, and most are
+/// IPv4.
+fn address_text(address: SocketAddr) -> String {
+    let SocketAddr::V4(address) = address else {
+        return address.to_string();
+    };
+    let mut text = String::with_capacity("255.255.255.255:65535".len());
+    let mut number = itoa::Buffer::new();
+    for (index, byte) in address.ip().octets().into_iter().enumerate() {
+        text.push_str(if index == 0 { "" } else { "." });
+        text.push_str(number.format(byte));
+    }
+    text.push(':');
+    text.push_str(number.format(address.port()));
+    text
 }
 
 /// A unix-domain socket, by what every table has; `nameless` is its target if neither end has a
@@ -263,7 +283,7 @@ fn unix(
         detail: Detail::Unix(Box::new(UnixDetail {
             path,
             kind: kind_name(kind),
-            state: Some(state.to_owned()),
+            state: Some(state.into()),
             ..UnixDetail::default()
         })),
     }
@@ -325,7 +345,7 @@ pub(super) fn by_protocol(
 ) -> SocketDescription {
     let Some(protocol) = protocol else {
         let class = Class::Other("socket".into());
-        let target = format!("socket:[{ino}]");
+        let target = numbered_text("socket", ino);
         return SocketDescription::of_family(class, target, SocketDetail::default());
     };
     let unlisted = if tables_read {
@@ -335,7 +355,7 @@ pub(super) fn by_protocol(
     };
     let inet = |state: Option<TcpState>, protocol: Option<&str>| {
         Detail::Inet(Box::new(InetDetail {
-            state: state.map(|state| state.name().to_owned()),
+            state: state.map(|state| state.name().into()),
             protocol: protocol.map(str::to_owned),
             ..InetDetail::default()
         }))

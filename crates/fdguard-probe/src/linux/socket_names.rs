@@ -1,8 +1,10 @@
 //! The names of socket types and protocols, by the kernel's numbers.
 
+use std::borrow::Cow;
+
 /// `SOCK_STREAM` and so on.
-pub(super) fn kind_name(number: u32) -> Option<String> {
-    let name = match number {
+pub(super) fn kind_name(number: u32) -> Option<Cow<'static, str>> {
+    Some(Cow::Borrowed(match number {
         1 => "stream",
         2 => "dgram",
         3 => "raw",
@@ -11,8 +13,7 @@ pub(super) fn kind_name(number: u32) -> Option<String> {
         6 => "dccp",
         10 => "packet",
         _ => return None,
-    };
-    Some(name.to_owned())
+    }))
 }
 
 /// `IPPROTO_ICMP` and so on.

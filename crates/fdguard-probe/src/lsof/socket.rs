@@ -1,5 +1,7 @@
 //! Sockets from their file sets.
 
+use std::borrow::Cow;
+
 use bstr::ByteSlice as _;
 use fdguard_core::detail::{InetDetail, SocketDetail, UnixDetail};
 use fdguard_core::{Class, Detail, TcpState, Text};
@@ -60,7 +62,7 @@ fn inet(six: bool, name: &[u8], set: &LsofSet<'_>) -> Thing {
     let queue = |key: &[u8]| set.tcp(key).and_then(decimal);
     let state = state(set.tcp(b"ST"), local.is_some(), remote.is_some());
     let (class, state) = match set.get(b'P') {
-        Some(b"TCP") => (Class::Tcp(state), Some(state.name().to_owned())),
+        Some(b"TCP") => (Class::Tcp(state), Some(state.name().into())),
         Some(b"UDP") => (Class::Udp, None),
         Some(b"UDPLITE") => (Class::Other("UDPLITE".into()), None),
         // Any other protocol over IP, by its name or number.
@@ -147,8 +149,8 @@ fn unix(name: &[u8], set: &LsofSet<'_>) -> Thing {
         target,
         detail: Detail::Unix(Box::new(UnixDetail {
             path,
-            kind: kind.map(|kind| kind.to_str_lossy().to_lowercase()),
-            state: state.map(str::to_owned),
+            kind: kind.map(|kind| kind.to_str_lossy().to_lowercase().into()),
+            state: state.map(Cow::Borrowed),
             ..UnixDetail::default()
         })),
     }
@@ -167,7 +169,7 @@ fn unlisted(name: &[u8], setting: Setting) -> Thing {
     };
     let inet = |state: Option<TcpState>| {
         Detail::Inet(Box::new(InetDetail {
-            state: state.map(|state| state.name().to_owned()),
+            state: state.map(|state| state.name().into()),
             ..InetDetail::default()
         }))
     };

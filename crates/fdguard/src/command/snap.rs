@@ -3,7 +3,8 @@
 use std::mem::ManuallyDrop;
 
 use fdguard_core::rule::{self, RuleKind};
-use fdguard_core::{Gap, Snapshot, Summary, Tier, summary};
+use fdguard_core::summary::TargetGroups;
+use fdguard_core::{Gap, Snapshot, Summary, Tier};
 use fdguard_probe::{Error as ProbeError, Lsof, Options, Probe, ProcessReader, workers};
 
 use super::pick;
@@ -154,11 +155,17 @@ fn summarized_alone(snapshot: &Snapshot) -> Summary {
     let Some(fds) = snapshot.fds.as_deref().filter(|fds| fds.len() >= LONG) else {
         return Summary::summarize(snapshot);
     };
-    let count = || summary::targets(fds);
-    let (targets, rest) = workers::beside(Some(count), || Summary::without_targets(snapshot));
+    // The other core has most of the targets, this one everything else.
+    let (here, there) = fds.split_at(fds.len() / 4);
+    let group = || TargetGroups::new(there);
+    let (others, (rest, mut targets)) = workers::beside(Some(group), || {
+        let rest = Summary::without_targets(snapshot);
+        (rest, TargetGroups::new(here))
+    });
+    // If no thread could be created, it is done here.
+    targets.absorb(others.unwrap_or_else(group));
     Summary {
-        // No thread could be created.
-        targets: Some(targets.unwrap_or_else(count)),
+        targets: Some(targets.into_list()),
         ..rest
     }
 }

@@ -42,7 +42,8 @@ fn by_kind(detail: &Detail) -> Vec<String> {
         Detail::Pipe(pipe) => notes.extend(pipe_notes(pipe)),
         Detail::Inet(inet) => notes.extend(inet_notes(inet)),
         Detail::Unix(unix) => {
-            notes.extend(unix.state.clone().filter(|state| state == "listening"));
+            let listening = unix.state.as_deref().filter(|state| *state == "listening");
+            notes.extend(listening.map(str::to_owned));
             notes.extend(unix.peer.as_ref().and_then(unix_peer));
         }
         Detail::Eventpoll(epoll) => {

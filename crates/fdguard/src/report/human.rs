@@ -277,3 +277,49 @@ fn describe(entry: &FdEntry) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::entry::SharedOpenFile;
+    use fdguard_core::{FdHolder, Summary};
+
+    use super::{Options, write};
+    use crate::tui::top::fixture;
+
+    #[test]
+    fn numbers_of_one_open_file_name_each_other_also_across_processes() {
+        let mut snapshot = fixture::holdings().snapshot;
+        let own = snapshot.process.pid;
+        let shared = |pid: u32, fd: u32| {
+            let writes = None;
+            Some(Box::new(SharedOpenFile {
+                shared_with: vec![FdHolder { pid, fd, writes }],
+                shared_more: 2,
+            }))
+        };
+        let fds = snapshot.fds.as_mut().unwrap();
+        fds[0].open_file = shared(own, 1);
+        fds[1].open_file = shared(own, 0);
+        fds[2].open_file = shared(77, 9);
+        let summary = Summary::summarize(&snapshot);
+        let options = Options {
+            fds: true,
+            targets: 0,
+            width: None,
+        };
+        let mut text = Vec::new();
+        write(&mut text, &[(snapshot, summary)], &[], &options).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let head = "3 descriptors shared as the same open file, 1 of them with other processes";
+        assert!(text.contains(head), "{text}");
+        let named: Vec<_> = text
+            .lines()
+            .filter(|line| line.contains("same open file as"))
+            .collect();
+        assert_eq!(named.len(), 3, "{text}");
+        assert!(
+            named[2].contains("77") && named[2].contains("2 more"),
+            "{named:?}"
+        );
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use fdguard_core::{Class, Detail, FdEntry, Mode, Snapshot, Summary};
+use fdguard_core::{Class, Detail, FdEntry, Mode, Snapshot, Summary, Text};
 
 /// Login names by user id.
 pub type LoginNames = BTreeMap<u32, String>;
@@ -116,7 +116,7 @@ fn write_entry(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
     set.field('n', &name(entry))?;
     if let Detail::Inet(inet) = &entry.detail {
         for (key, value) in [
-            ("ST", inet.state.clone()),
+            ("ST", inet.state.as_deref().map(str::to_owned)),
             ("QR", number(inet.rx_queue)),
             ("QS", number(inet.tx_queue)),
         ] {
@@ -132,8 +132,9 @@ fn write_entry(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
 /// into the field `d`.
 fn write_device(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
     if let Detail::File(file) = &entry.detail {
-        for (letter, device) in [('D', &file.dev), ('r', &file.device)] {
-            if let Some(number) = device.as_deref().and_then(device_number) {
+        let dev = file.dev.as_ref().and_then(Text::as_str);
+        for (letter, device) in [('D', dev), ('r', file.device.as_deref())] {
+            if let Some(number) = device.and_then(device_number) {
                 set.field(letter, format!("0x{number:x}").as_bytes())?;
             }
         }

@@ -17,24 +17,25 @@ mod stream;
 pub(super) mod table;
 pub(super) mod walk;
 
-use std::ops::Range;
 use std::sync::{Mutex, OnceLock};
 
-use fdguard_core::{Fd, Pid};
+use fdguard_core::Pid;
 use fdguard_kernel::{DescriptorProgram, WantedRecords};
 
 #[cfg(feature = "fuzzing")]
 pub use self::fuzzing::fuzz_walk;
 use self::stream::RecordStream;
 
-/// The most programs, each for a thread with a part of one table.
+/// The most programs, each for a thread with a part of all processes.
 const MOST_PARTS: usize = 4;
 
 /// The programs that write the records, each loaded when it is first needed, and removed from the
 /// kernel when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct KernelReader {
-    programs: [LoadedOnce; MOST_PARTS],
+    program: LoadedOnce,
+    /// The same with what describes processes, too, which takes longer to load.
+    describing: [LoadedOnce; MOST_PARTS],
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +50,13 @@ struct LoadedOnce {
 impl KernelReader {
     /// The records of every table visible from fdguard's pid namespace.
     fn records(&self) -> Option<RecordStream<'_>> {
-        self.part(0, None, WantedRecords::default())
+        // What was loaded is not loaded again.
+        let [first, ..] = &self.describing;
+        let (program, describes) = match first.program.get() {
+            Some(Some(_)) => (first, true),
+            _ => (&self.program, false),
+        };
+        program.walk(describes, None, WantedRecords::default())
     }
 
     /// The same for some of the processes, and with a record of each: each part has its own
@@ -58,24 +65,28 @@ impl KernelReader {
         let wanted = WantedRecords {
             part: (parts - 1, part),
             processes: true,
-            ..WantedRecords::default()
         };
-        self.part(part, None, wanted)
+        let program = self.describing.get(usize::try_from(part).ok()?)?;
+        program.walk(true, None, wanted)
     }
 
-    /// The records of a part of the table of one process, as `/proc/PID` shows it: each part has
-    /// its own program.
-    fn records_of(&self, part: u32, process: Pid, numbers: Range<Fd>) -> Option<RecordStream<'_>> {
-        let wanted = WantedRecords {
-            numbers,
-            ..WantedRecords::default()
-        };
-        self.part(part, Some(process), wanted)
+    /// The records of the table of one process, as `/proc/PID` shows it.
+    fn records_of(&self, process: Pid) -> Option<RecordStream<'_>> {
+        let wanted = WantedRecords::default();
+        self.program.walk(false, Some(process), wanted)
     }
+}
 
-    fn part(&self, part: u32, of: Option<Pid>, wanted: WantedRecords) -> Option<RecordStream<'_>> {
-        let LoadedOnce { program, turn } = self.programs.get(usize::try_from(part).ok()?)?;
-        let load = || DescriptorProgram::load().ok();
+impl LoadedOnce {
+    /// A walk over the table of one process, or over all.
+    fn walk(
+        &self,
+        describes_processes: bool,
+        of: Option<Pid>,
+        wanted: WantedRecords,
+    ) -> Option<RecordStream<'_>> {
+        let Self { program, turn } = self;
+        let load = || DescriptorProgram::load(describes_processes).ok();
         let program = program.get_or_init(load).as_ref()?;
         let walk = program.walk(of).ok()?;
         Some(RecordStream::new(walk, (program, turn), wanted))

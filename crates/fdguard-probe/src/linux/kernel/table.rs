@@ -1,9 +1,7 @@
 //! One process's table from its records, and from `/proc` where that has more.
 
-use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{OnceLock, mpsc};
 
 use fdguard_core::{Fd, Pid};
 use rustix::io::Errno;
@@ -12,13 +10,18 @@ use super::super::pass::{self, Needs};
 use super::super::table::{TableDir, TableDraft};
 use super::super::{Probe, files};
 use super::record::Record;
-use super::{KernelReader, MOST_PARTS, entry};
+use super::stream::RecordStream;
+use super::{KernelReader, entry};
 use crate::workers;
 
 /// From this many descriptors on, loading the program takes less time than it saves.
 pub(in super::super) const WORTH_A_WALK: u64 = 512;
-/// From this many on, a second program for another core does.
-const WORTH_TWO: u32 = 2048;
+/// From this many on, a second thread does.
+const WORTH_A_THREAD: usize = 2048;
+/// So many chunks of records are passed on at once: to wake a thread takes as long as to read one.
+const BATCH: usize = 4;
+/// So many of these may wait.
+const AHEAD: usize = 8;
 
 impl Probe {
     /// The table by a kernel walk over it alone, on several cores; `None` if there can be no such
@@ -57,28 +60,10 @@ enum WalkFailure {
     Table(Errno),
 }
 
-/// Joins the parts of a table; `None` if a walk failed or all found nothing.
-fn join(
-    pid: Pid,
-    count: u32,
-    mut parts: Vec<(u32, Result<TableDraft, WalkFailure>)>,
-) -> Option<Result<TableDraft, Errno>> {
-    parts.sort_by_key(|(part, _)| *part);
-    let mut table = TableDraft::new(pid);
-    for (_, part) in parts {
-        match part {
-            Ok(mut part) if table.listed > 0 => table.absorb(&mut part),
-            Ok(part) => {
-                table = part;
-                let rest = usize::try_from(count).unwrap_or(0);
-                let rest = rest.saturating_sub(table.entries.len());
-                table.entries.reserve(rest);
-            }
-            Err(WalkFailure::Walk) => return None,
-            Err(WalkFailure::Table(error)) => return Some(Err(error)),
-        }
+impl From<Errno> for WalkFailure {
+    fn from(_: Errno) -> Self {
+        Self::Walk
     }
-    (table.listed > 0).then_some(Ok(table))
 }
 
 /// Makes entries of records.
@@ -127,51 +112,76 @@ impl<'a> TableReader<'a> {
         let is_its = |record: &Record<'_>| {
             record.pid == pid && record.start_ticks() == start_ticks && is_wanted(record.fd)
         };
-        // Numbers are dense: the lowest free one is given out first.
         let count = self.probe.table_stat(pid).map_or(0, |stat| stat.st_size);
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let parts = if count < WORTH_TWO {
-            1
+        let count = usize::try_from(count).unwrap_or(0);
+        let records = kernel.records_of(pid)?;
+        let mut table = TableDraft::new(pid);
+        table.entries.reserve(count);
+        let walked = if count < WORTH_A_THREAD || threads < 2 {
+            self.add_all(&mut table, records, &is_its)
         } else {
-            threads.clamp(1, MOST_PARTS)
+            self.add_beside(&mut table, records, &is_its)
         };
-        let each = count / u32::try_from(parts).unwrap_or(1);
-        let next = AtomicU32::new(0);
-        let results = workers::run(parts, || {
-            let part = next.fetch_add(1, Ordering::Relaxed);
-            let is_last = usize::try_from(part).is_ok_and(|part| part + 1 >= parts);
-            let end = if is_last { Fd::MAX } else { (part + 1) * each };
-            self.walk_part(kernel, (part, part * each..end), each, &is_its)
-        });
-        join(pid, count, results)
+        match walked {
+            Ok(()) => (table.listed > 0).then_some(Ok(table)),
+            Err(WalkFailure::Walk) => None,
+            Err(WalkFailure::Table(error)) => Some(Err(error)),
+        }
     }
 
-    /// The numbers of this range, by a program of its own.
-    fn walk_part(
+    /// Adds the descriptors of all records.
+    fn add_all(
         &self,
-        kernel: &KernelReader,
-        (part, range): (u32, Range<Fd>),
-        count: u32,
+        table: &mut TableDraft,
+        mut records: RecordStream<'_>,
         is_its: &impl Fn(&Record<'_>) -> bool,
-    ) -> (u32, Result<TableDraft, WalkFailure>) {
-        let mut table = TableDraft::new(self.pid);
-        table.entries.reserve(usize::try_from(count).unwrap_or(0));
-        let walked = || {
-            let mut records = kernel
-                .records_of(part, self.pid, range)
-                .ok_or(WalkFailure::Walk)?;
-            let mut chunk = Vec::new();
-            while records
-                .next_chunk(&mut chunk)
-                .map_err(|_error| WalkFailure::Walk)?
-            {
-                self.add(&mut table, &chunk, is_its)
-                    .map_err(WalkFailure::Table)?;
+    ) -> Result<(), WalkFailure> {
+        let mut chunk = Vec::new();
+        while records.next_chunk(&mut chunk)? {
+            self.add(table, &chunk, is_its)
+                .map_err(WalkFailure::Table)?;
+        }
+        Ok(())
+    }
+
+    /// The same while another core reads: both take about as long. Two walks over one table would
+    /// wait for each other, because the kernel locks it for each descriptor.
+    fn add_beside(
+        &self,
+        table: &mut TableDraft,
+        mut records: RecordStream<'_>,
+        is_its: &impl Fn(&Record<'_>) -> bool,
+    ) -> Result<(), WalkFailure> {
+        let (sender, batches) = mpsc::sync_channel::<[Vec<u8>; BATCH]>(AHEAD);
+        let (returned, used) = mpsc::channel::<[Vec<u8>; BATCH]>();
+        let read = move || -> Result<(), WalkFailure> {
+            loop {
+                let mut batch = used.try_recv().unwrap_or_default();
+                let mut is_over = false;
+                for chunk in &mut batch {
+                    is_over = is_over || !records.next_chunk(chunk)?;
+                    if is_over {
+                        chunk.clear();
+                    }
+                }
+                // Nobody receives after a failure.
+                if sender.send(batch).is_err() || is_over {
+                    return Ok(());
+                }
+            }
+        };
+        let (read, added) = workers::beside(Some(read), || {
+            for batch in batches {
+                for chunk in &batch {
+                    self.add(table, chunk, is_its).map_err(WalkFailure::Table)?;
+                }
+                // The reader may have finished.
+                drop(returned.send(batch));
             }
             Ok(())
-        };
-        let end = walked();
-        (part, end.map(|()| table))
+        });
+        // Without a thread nothing was read.
+        added.and(read.unwrap_or(Err(WalkFailure::Walk)))
     }
 
     fn dir(&self) -> Result<&TableDir, Errno> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fdguard_core::{Detail, Pid};
+use fdguard_core::{Detail, Pid, Text};
 use fdguard_proc::mountinfo;
 
 use super::Context;
@@ -11,7 +11,7 @@ use crate::linux::table::TableDraft;
 use crate::linux::{Probe, files};
 
 /// Device numbers by mount.
-type Devices = HashMap<u64, String>;
+type Devices = HashMap<u64, Text>;
 
 /// The mounts of other namespaces: read once for all processes with the same namespace and the same
 /// root, which is all that their list of mounts depends on.
@@ -41,7 +41,13 @@ impl ForeignMounts {
     fn devices(&self, probe: &Probe, pid: Pid) -> Arc<Devices> {
         let read = || {
             let text = files::read_pieces(&probe.proc, format!("{pid}/mountinfo"));
-            Arc::new(mountinfo::devices(&text.unwrap_or_default()).collect())
+            let text = text.unwrap_or_default();
+            let devices = mountinfo::devices(&text);
+            Arc::new(
+                devices
+                    .map(|(mount, device)| (mount, Text::from(device)))
+                    .collect(),
+            )
         };
         let link = |name| files::read_link(&probe.proc, format!("{pid}/{name}")).ok();
         let Some((namespace, root)) = link("ns/mnt").zip(link("root")) else {

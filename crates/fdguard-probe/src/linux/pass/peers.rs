@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use fdguard_core::detail::PipeEnd;
 use fdguard_core::{Class, Detail, FdEntry, FdHolder, Pid};
+use smallvec::SmallVec;
 
 use super::Context;
 use crate::linux::borrow::Borrower;
@@ -16,6 +17,8 @@ use crate::workers;
 
 /// The most holders listed for one object: every process may have a shell's pipe open.
 const MOST_LISTED: usize = 32;
+/// From this many descriptors on, a second core saves more than it costs.
+const WORTH_A_THREAD: usize = 4096;
 
 /// Searches every other process for what these have open, and adds what was found.
 pub(super) fn describe(context: &Context<'_>, tables: &mut [&mut TableDraft]) {
@@ -53,11 +56,7 @@ fn find_holders(context: &Context<'_>, tables: &[&mut TableDraft]) -> Holdings {
     let mounts = |who: &str| files::read_link(&probe.proc, format!("{who}/ns/mnt")).ok();
     let ours = mounts("self");
     let is_near = |pid: Pid| ours.is_some() && mounts(&pid.to_string()) == ours;
-    let mut interest = Interest::default();
-    let mut holdings = Holdings::default();
-    for table in tables {
-        interest.add(&mut holdings, table, is_near);
-    }
+    let (mut interest, mut holdings) = own_things(tables, is_near);
     interest.mounts.clone_from(&ours);
     // A user's inotify use matters for a single process that watches files.
     if let [only] = tables
@@ -82,6 +81,31 @@ fn find_holders(context: &Context<'_>, tables: &[&mut TableDraft]) -> Holdings {
     holdings.unread += u64::from(probe.hides);
     holdings.sort();
     holdings
+}
+
+/// What the processes themselves have open: what others may hold, too, and who holds it. Both take
+/// about as long: of many descriptors each is found on a core of its own.
+fn own_things(
+    tables: &[&mut TableDraft],
+    is_near: impl Fn(Pid) -> bool + Sync,
+) -> (Interest, Holdings) {
+    let count = tables.iter().map(|table| table.entries.len()).sum();
+    let interest = || {
+        let mut interest = Interest::with_room(count);
+        tables
+            .iter()
+            .for_each(|table| interest.add(table, &is_near));
+        interest
+    };
+    let aside = (count >= WORTH_A_THREAD).then_some(interest);
+    let (interest_aside, holdings) = workers::beside(aside, || {
+        let mut holdings = Holdings::with_room(count);
+        tables
+            .iter()
+            .for_each(|table| holdings.add(table, &is_near));
+        holdings
+    });
+    (interest_aside.unwrap_or_else(interest), holdings)
 }
 
 /// inotify instances and watches among these descriptors.
@@ -155,23 +179,23 @@ fn other_end(holdings: &Holdings, thing: &Thing) -> (Option<Vec<FdHolder>>, u64)
     if opposites.is_empty() {
         return (None, 0);
     }
-    let lists: Vec<&[FdHolder]> = opposites.iter().map(|thing| holdings.of(thing)).collect();
-    let total = lists.iter().map(|list| list.len()).sum();
+    let lists = opposites.iter().map(|thing| holdings.of(thing));
+    let total = lists.clone().map(<[FdHolder]>::len).sum();
     let certain = total > 0 || holdings.unread == 0;
-    let (list, more) = listed(lists.into_iter().flatten().copied(), total, MOST_LISTED);
+    let (list, more) = listed(lists.flatten().copied(), total, MOST_LISTED);
     (certain.then_some(list), more)
 }
 
 /// The opposite ends; none for objects without ends.
-fn opposites(thing: &Thing) -> Vec<Thing> {
+fn opposites(thing: &Thing) -> SmallVec<[Thing; 3]> {
     let ends = |end: PipeEnd| match end {
         PipeEnd::Read => &[PipeEnd::Write, PipeEnd::Both][..],
         PipeEnd::Write => &[PipeEnd::Read, PipeEnd::Both],
         PipeEnd::Both => &[PipeEnd::Read, PipeEnd::Write, PipeEnd::Both],
     };
     match thing {
-        Thing::PtyMaster(index) => vec![Thing::PtySlave(*index)],
-        Thing::PtySlave(index) => vec![Thing::PtyMaster(*index)],
+        Thing::PtyMaster(index) => SmallVec::from_iter([Thing::PtySlave(*index)]),
+        Thing::PtySlave(index) => SmallVec::from_iter([Thing::PtyMaster(*index)]),
         Thing::Pipe(ino, Some(end)) => {
             let ends = ends(*end).iter();
             ends.map(|end| Thing::Pipe(*ino, Some(*end))).collect()
@@ -181,7 +205,7 @@ fn opposites(thing: &Thing) -> Vec<Thing> {
             ends.map(|end| Thing::Path(path.clone(), Some(*end)))
                 .collect()
         }
-        _ => Vec::new(),
+        _ => SmallVec::new(),
     }
 }
 
