@@ -165,6 +165,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-kernel/src/ring.rs",
         "crates/fdguard-kernel/src/types.rs",
         "crates/fdguard-preload/src/why/copy.rs",
+        "crates/fdguard-preload/src/why/node.rs",
         "crates/fdguard-preload/src/why/mod.rs",
         "crates/fdguard-preload/src/why/walk.rs",
         "crates/fdguard-preload/src/no_std_support.rs",

@@ -11,7 +11,7 @@ use fdguard_wire::{EventKind, EventRecord, FdCall, OpenCall, TableMapping};
 use crate::inflight::{self, InflightCall};
 use crate::protect::{answer, stranger};
 use crate::record::{self, PreventedHarm};
-use crate::{errno, protect, real, stack, start, sys, thread};
+use crate::{errno, language, protect, real, stack, start, sys, thread};
 
 const EBADF: c_int = 9;
 const ENOTSOCK: c_int = 88;
@@ -83,6 +83,9 @@ impl Call {
             return;
         }
         mapping.note_use(&start::GROUND, fd);
+        if start::records_users() {
+            note_user(fd);
+        }
         let is_new =
             self.entered.is_some() && !inflight::claim(fd, mapping.turn(&start::GROUND, fd));
         if is_new || is_torn || is_misplaced(mapping, fd, bytes) {
@@ -149,6 +152,17 @@ impl Call {
             record::tell(mapping, &event);
         });
     }
+}
+
+/// Remembers the calling stack as the last user of a number. In Python the heap says more, and a
+/// stack costs more.
+#[cold]
+#[inline(never)]
+fn note_user(fd: u32) {
+    if language::is_python() {
+        return;
+    }
+    record::with(|mapping| mapping.note_user(&start::GROUND, fd, stack::here(mapping)));
 }
 
 /// A call on several numbers. It is recorded only if one of them is closed meanwhile.

@@ -132,6 +132,17 @@ fn lose_in_silence() {
     }
 }
 
+/// Whether the stack of every use is recorded.
+static RECORDS_USERS: AtomicU32 = AtomicU32::new(0);
+/// The variable that asks for it.
+const USERS: &CStr = c"FDGUARD_USERS";
+
+/// Whether the stack of every use is recorded.
+#[inline]
+pub(crate) fn records_users() -> bool {
+    RECORDS_USERS.load(Ordering::Relaxed) != 0
+}
+
 /// Whether anything is recorded.
 pub(crate) fn is_on() -> bool {
     !MAPPING.load(Ordering::Relaxed).is_null()
@@ -245,6 +256,8 @@ fn create() -> Option<&'static TableMapping> {
         owner::adopt(pid);
         sys::new_mapping(path, 0)?
     };
+    let is_wanted = setting(USERS, &mut [0; 8]).is_some();
+    RECORDS_USERS.store(u32::from(is_wanted), Ordering::Relaxed);
     GROUND.reset(mapping as usize);
     MAPPING.store(mapping, Ordering::Release);
     let mapping = current()?;

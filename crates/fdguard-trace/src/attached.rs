@@ -221,7 +221,7 @@ impl AttachedTrace {
             let entered = target.and_then(|target| {
                 // Only one that will be touched is announced.
                 on_step(AttachStep::Begin { pid, comm: &comm });
-                source.attach(pid, target, options.protect.as_ref())
+                source.attach(pid, target, options)
             });
             match entered {
                 Ok(stop) => {

@@ -17,6 +17,7 @@ use fdguard_proc::process;
 use fdguard_wire::{ATTACH, AttachAnswer, DETACH, EventKind, WAKE_INSPECTOR};
 
 use crate::attach_dir::{AttachDir, FileOwner, PARENTS};
+use crate::launch::Options;
 use crate::listener::monotonic;
 use crate::module_files::ModuleFiles;
 use crate::node::{AgentFailure, NodeProgram};
@@ -92,7 +93,7 @@ impl InjectSource {
         &self,
         pid: u32,
         target: Target,
-        protection: Option<&Protection>,
+        options: &Options,
     ) -> Result<Duration, AttachFailure> {
         let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
         let owner = FileOwner::parse(&String::from_utf8_lossy(&status));
@@ -106,7 +107,7 @@ impl InjectSource {
                     continue;
                 }
             };
-            let request = request(dir.seen().as_os_str().as_bytes(), protection);
+            let request = request(dir.seen().as_os_str().as_bytes(), options);
             let enter = || {
                 let call = target.call(trace_dir::library(), ATTACH, &request);
                 call.map_err(|error| AttachFailure::failed(&error))
@@ -449,8 +450,12 @@ impl AttachFailure {
 }
 
 /// The words of a request: the directory, then the variables that a launched program would have.
-fn request(dir: &[u8], protection: Option<&Protection>) -> Vec<u8> {
+fn request(dir: &[u8], options: &Options) -> Vec<u8> {
     let mut variables = vec![("FDGUARD_FAREWELL", OsString::from("1"))];
+    if options.users {
+        variables.push(("FDGUARD_USERS", OsString::from("1")));
+    }
+    let protection = options.protect.as_ref();
     variables.extend(protection.map(Protection::variables).unwrap_or_default());
     let mut words = dir.to_vec();
     words.push(0);
@@ -482,7 +487,16 @@ mod tests {
     #[test]
     fn a_request_is_read_back_by_the_library() {
         let protection = Protection::new(ReportPolicy::Fatal);
-        let bytes = request(b"/dev/shm/fdguard-trace-1", Some(&protection));
+        let options = Options {
+            protect: Some(protection),
+            users: true,
+            ..Options::default()
+        };
+        let bytes = request(b"/dev/shm/fdguard-trace-1", &options);
+        let users = AttachRequest::read(&bytes)
+            .unwrap()
+            .variable(b"FDGUARD_USERS");
+        assert_eq!(users, Some(&b"1"[..]));
         let read = AttachRequest::read(&bytes).unwrap();
         assert_eq!(read.dir(), b"/dev/shm/fdguard-trace-1");
         assert_eq!(read.variable(b"FDGUARD_PROTECT"), Some(&b"fatal"[..]));

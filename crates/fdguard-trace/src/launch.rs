@@ -28,6 +28,9 @@ pub struct Options {
     pub as_server: bool,
     /// Prevent stale descriptors from reaching other files.
     pub protect: Option<Protection>,
+    /// Record which line used each descriptor last, in programs whose language does not say who
+    /// holds it.
+    pub users: bool,
     /// Trace this way; `None` for the one that suits the program.
     pub source: Option<SourceKind>,
 }
@@ -80,7 +83,8 @@ impl TracedCommand {
     }
 
     fn launch_with_library(command: &[OsString], options: &Options) -> Result<Self, Error> {
-        let source = PreloadSource::prepare(command, options.protect.clone())?;
+        let source = PreloadSource::prepare(command, options.protect.clone())?
+            .recording_users(options.users);
         let mut start = prepare(command, options);
         let before: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let mut after = before.clone();

@@ -26,6 +26,8 @@ pub struct PreloadSource {
     /// The program's arguments, without its name.
     arguments: Vec<OsString>,
     protection: Option<Protection>,
+    /// Whether the library records which line used each descriptor last.
+    users: bool,
 }
 
 /// Where the files are.
@@ -61,7 +63,15 @@ impl PreloadSource {
             blind: program.blind,
             arguments: arguments.to_vec(),
             protection,
+            users: false,
         })
+    }
+
+    /// Has the library record which line used each descriptor last.
+    #[must_use]
+    pub(crate) fn recording_users(mut self, is_wanted: bool) -> Self {
+        self.users = is_wanted;
+        self
     }
 
     /// The files of a trace that another fdguard runs.
@@ -71,6 +81,7 @@ impl PreloadSource {
             blind: None,
             arguments: Vec::new(),
             protection: None,
+            users: false,
         }
     }
 
@@ -88,6 +99,9 @@ impl PreloadSource {
         let others = before(variables, "LD_PRELOAD");
         set(variables, "LD_PRELOAD", preloads(&dir.library(), &others));
         set(variables, "FDGUARD_FAREWELL", "1".into());
+        if self.users {
+            set(variables, "FDGUARD_USERS", "1".into());
+        }
         if let Some(protection) = &self.protection {
             for (name, value) in protection.variables() {
                 set(variables, name, value);

@@ -1,13 +1,13 @@
 //! One trace: its source, the thread that reads the events, the tables, and the symbols.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use fdguard_core::TraceKey;
 use fdguard_core::children::finding::ChildPile;
-use fdguard_core::origin::Origin;
+use fdguard_core::origin::{Culprit, Origin};
 use jiff::Timestamp;
 
 use crate::launch::Options;
@@ -303,6 +303,22 @@ impl TraceSession {
         let table = tables.table_of(pid);
         let sites = table.map(|table| OpenSites::new(&tables, table, &mut self.symbols, false));
         Ok(sites.map(|one| one.sites).unwrap_or_default())
+    }
+
+    /// The line that used each descriptor of a process last, where that is recorded.
+    pub fn last_uses(&mut self, pid: u32) -> Result<BTreeMap<u32, Culprit>, Error> {
+        let tables = self.tables()?;
+        let users = tables.table_of(pid).map(|table| {
+            let mut named: HashMap<u32, Option<Culprit>> = HashMap::new();
+            let users = table.users.iter().filter_map(|(fd, stack)| {
+                let culprit = named.entry(*stack).or_insert_with(|| {
+                    Culprit::from_stack(&self.symbols.name(&table.raw_frames(*stack)))
+                });
+                Some((*fd, culprit.clone()?))
+            });
+            users.collect()
+        });
+        Ok(users.unwrap_or_default())
     }
 
     /// How many descriptors each process has open that it opened itself, as of the last poll.

@@ -53,6 +53,8 @@ pub struct ProcessTable {
     pub accounts: HashMap<u32, Account>,
     /// Numbers that were open before its first instruction, or before the attach.
     pub inherited: Vec<u32>,
+    /// The stack that used each number last, where that is recorded.
+    pub(crate) users: HashMap<u32, u32>,
     /// Whether the library came into the running program.
     pub is_attached: bool,
     /// When the recording ended although the process went on, by the monotonic clock.
@@ -356,6 +358,7 @@ impl ProcessTable {
             closed: image.closed().collect(),
             accounts: accounts.collect(),
             inherited: image.inherited().collect(),
+            users: image.users().collect(),
             is_attached: image.is_attached(),
             ended: image.ended(),
             unhooked: image.unhooked(),
@@ -369,7 +372,13 @@ impl ProcessTable {
             frames: TableFrames::Stored(Arc::default()),
             file: path.to_owned(),
         };
-        table.frames = TableFrames::read(image, table.accounts.keys().copied());
+        let users = table.users.values().copied();
+        let users: BTreeSet<u32> = users.collect();
+        let stacks = table.accounts.keys().copied();
+        let users = users
+            .into_iter()
+            .filter(|stack| !table.accounts.contains_key(stack));
+        table.frames = TableFrames::read(image, stacks.chain(users));
         table
     }
 
@@ -384,6 +393,7 @@ impl ProcessTable {
             closed: contents.closed,
             accounts: contents.accounts,
             inherited: contents.inherited,
+            users: HashMap::new(),
             is_attached: contents.is_attached,
             ended: None,
             unhooked: 0,

@@ -31,6 +31,8 @@ pub enum Basis {
     OneWalk,
     /// An object owns it, and what holds that object does not say so.
     NoHolderFound,
+    /// Nothing but a handle that the event loop watches (Node).
+    EventLoop,
     /// The language keeps no record of it.
     NotAvailable,
 }
@@ -45,6 +47,7 @@ impl Basis {
             Self::TwoWalks => "two walks",
             Self::OneWalk => "one walk",
             Self::NoHolderFound => "no holder found",
+            Self::EventLoop => "event loop",
             Self::NotAvailable => "not available",
         }
     }
@@ -71,6 +74,19 @@ pub struct Chain {
     pub text: String,
 }
 
+/// The line that used descriptors last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LastUse {
+    /// The file.
+    pub file: Option<String>,
+    /// The function.
+    pub function: Option<String>,
+    /// The line.
+    pub line: Option<u32>,
+    /// How many of the descriptors it used last.
+    pub count: usize,
+}
+
 /// The answer for the descriptors of one opening site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Why {
@@ -78,6 +94,8 @@ pub struct Why {
     pub chains: Vec<Chain>,
     /// Descriptors that further chains hold.
     pub more: usize,
+    /// The line that used most of them last, where that is recorded.
+    pub last_use: Option<LastUse>,
 }
 
 impl Why {
@@ -103,7 +121,7 @@ impl Why {
         };
         Self {
             chains: vec![chain],
-            more: 0,
+            ..Self::default()
         }
     }
 }
@@ -187,7 +205,10 @@ impl Heap<'_> {
             chains.extend(self.plain_numbers(&plain, paths, first));
         }
         chains.sort_by_key(|chain| std::cmp::Reverse(chain.count));
-        Why { chains, more: 0 }
+        Why {
+            chains,
+            ..Why::default()
+        }
     }
 
     /// The ways that hold the owners of a descriptor: if several objects own it, those that live.

@@ -33,6 +33,23 @@ enum Place {
     Local(String),
 }
 
+impl FirstWalk {
+    pub(crate) fn new(
+        open: BTreeMap<u32, u64>,
+        pairs: impl IntoIterator<Item = (u64, u32)>,
+    ) -> Self {
+        Self {
+            open,
+            pairs: pairs.into_iter().collect(),
+        }
+    }
+
+    /// Whether a place had a number then.
+    pub(crate) fn has(&self, place: u64, number: u32) -> bool {
+        self.pairs.contains(&(place, number))
+    }
+}
+
 impl Heap<'_> {
     /// What a later walk needs of this one. `open` are the descriptors, with what tells one from
     /// the next.

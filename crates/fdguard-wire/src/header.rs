@@ -8,7 +8,7 @@ use crate::loader::Omission;
 /// The first word of a mapping, written last: `fdguard1`.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
 /// The version of the layout; readers accept no other.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The header. Counters only rise.
 #[derive(Debug)]

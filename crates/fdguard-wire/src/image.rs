@@ -223,6 +223,15 @@ impl<'a> TableImage<'a> {
         })
     }
 
+    /// The stack that used each number last, where that is recorded.
+    pub fn users(&self) -> impl Iterator<Item = (u32, u32)> {
+        let part = TableMapping::parts().slots;
+        (0..self.numbers()).filter_map(move |index| {
+            let stack = slot::user(self.entry(part, index, slot::SIZE))?;
+            Some((u32::try_from(index).ok()?, stack))
+        })
+    }
+
     /// The numbers that were open once and are closed now.
     pub fn closed(&self) -> impl Iterator<Item = u32> {
         let part = TableMapping::parts().slots;

@@ -144,6 +144,18 @@ impl TableMapping {
         }
     }
 
+    /// A call of this stack on a number succeeded, whoever opened it.
+    pub fn note_user(&self, area: &impl Area, fd: u32, stack: u32) {
+        let slot = self.slots.get(fd as usize);
+        let Some(slot) = slot.filter(|_| area.is_backed(slot_at(fd), size_of::<Slot>())) else {
+            return;
+        };
+        slot.note_user(stack);
+        self.header
+            .numbers
+            .fetch_max(u64::from(fd) + 1, Ordering::Relaxed);
+    }
+
     /// Replaces the stack that opened the descriptor at this number. A parent's stack stays.
     /// Returns whether it was replaced.
     pub fn restack(&self, area: &impl Area, fd: u32, stack: u32) -> bool {

@@ -20,6 +20,8 @@ pub struct Slot {
     check: AtomicU64,
     /// The time of the latest event before its last use; 0 if it was not used.
     used: AtomicU64,
+    /// The stack that used it last, if that is recorded; 0 if unknown.
+    user: AtomicU64,
 }
 
 /// What is known of a descriptor when it is opened.
@@ -91,6 +93,7 @@ impl Slot {
             by: AtomicU64::new(0),
             check: AtomicU64::new(0),
             used: AtomicU64::new(0),
+            user: AtomicU64::new(0),
         }
     }
 
@@ -103,6 +106,7 @@ impl Slot {
         let by =
             u64::from(open.tid) | u64::from(open.call as u8) << 32 | u64::from(open.forks) << 40;
         self.used.store(0, Ordering::Relaxed);
+        self.user.store(0, Ordering::Relaxed);
         self.ns.store(open.ns, Ordering::Relaxed);
         self.by.store(by, Ordering::Relaxed);
         self.check
@@ -181,6 +185,11 @@ impl Slot {
         }
     }
 
+    /// It was used by this stack.
+    pub(crate) fn note_user(&self, stack: u32) {
+        self.user.store(u64::from(stack), Ordering::Relaxed);
+    }
+
     /// Its generation: odd while it is open.
     #[must_use]
     pub fn turn(&self) -> u32 {
@@ -209,6 +218,11 @@ pub(crate) fn read(words: Words<'_>) -> Option<SlotRecord> {
         words.at(3)?,
         words.at(4)?,
     ])
+}
+
+/// The stack that used a number last, from its bytes; `None` if unknown.
+pub(crate) fn user(words: Words<'_>) -> Option<u32> {
+    words.at(5).map(low).filter(|stack| *stack != 0)
 }
 
 /// Whether a number was open once and is closed now, from its bytes.

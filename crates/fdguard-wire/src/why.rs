@@ -8,7 +8,8 @@ use core::ffi::CStr;
 /// as the process sees it, or a negative `errno`.
 pub const WALK: &CStr = c"fdguard_walk";
 /// The library's function that ends a copy and removes its entry in the process table, with the
-/// same arguments, where the request is the copy's pid in four bytes. It returns 0.
+/// same arguments, where the request is the copy's pid in four bytes. Ranges may follow, start and
+/// length in eight bytes each: further copies do not get them. It returns 0.
 pub const END_WALK: &CStr = c"fdguard_end_walk";
 
 /// Where the walker puts its [`WalkHead`]: the first of these addresses that is free. They are far

@@ -26,6 +26,11 @@ pub struct JavaWalkRequest {
     pub bytes: u64,
     /// Milliseconds that the records wait to be read.
     pub patience: u64,
+    /// Nanoseconds for each KiB of heap in use after which the program goes on, whatever was
+    /// recorded until then.
+    pub stop_per_kib: u64,
+    /// The same for a small heap.
+    pub least_stop: u64,
 }
 
 const REQUEST_WORDS: usize = size_of::<JavaWalkRequest>() / 8;
@@ -40,6 +45,8 @@ impl JavaWalkRequest {
             self.most_heap,
             self.bytes,
             self.patience,
+            self.stop_per_kib,
+            self.least_stop,
         ];
         words.map(u64::to_le_bytes)
     }
@@ -57,6 +64,8 @@ impl JavaWalkRequest {
             most_heap: next(),
             bytes: next(),
             patience: next(),
+            stop_per_kib: next(),
+            least_stop: next(),
         };
         (is_whole && request.magic == JAVA_WALK_MAGIC).then_some(request)
     }
@@ -315,6 +324,8 @@ mod tests {
             most_heap: 4,
             bytes: 5,
             patience: 6,
+            stop_per_kib: 6,
+            least_stop: 7,
         };
         let bytes = request.bytes();
         assert_eq!(JavaWalkRequest::read(bytes.as_flattened()), Some(request));

@@ -189,8 +189,8 @@ fn why() -> Tool {
     tool::<Why>(
         "why",
         "Find the object that holds descriptors open",
-        "Report which object of a running Python program still holds each descriptor, and what \
-         keeps that object alive: a global, an attribute, a local variable of a thread, a stored \
+        "Report which object of a running Python, Java or Node program still holds each descriptor, \
+         and what keeps that object alive: a global, an attribute, a local variable of a thread, a stored \
          traceback, or only an unreachable cycle. Use it after `trace` named the line that opens \
          them. The program is stopped for a few milliseconds and goes on; nothing is collected.",
         looking(),

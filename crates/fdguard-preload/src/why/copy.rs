@@ -63,8 +63,7 @@ fn live(request: &WalkRequest, parent: isize) -> ! {
     become_harmless();
     // The program may have ended before its end was made the copy's: nobody would end the copy, and
     // it would keep the program's descriptors open.
-    // SAFETY: takes no memory.
-    if unsafe { sys::call(GETPPID, [0; 6]) } != parent {
+    if is_orphan(u32::try_from(parent).unwrap_or(0)) {
         sys::exit(0);
     }
     if let Some(head) = walk::new_head(request) {
@@ -80,8 +79,15 @@ fn live(request: &WalkRequest, parent: isize) -> ! {
     sys::exit(0)
 }
 
+/// Whether the program that made the copy has ended.
+pub(super) fn is_orphan(parent: u32) -> bool {
+    // SAFETY: takes no memory.
+    let now = unsafe { sys::call(GETPPID, [0; 6]) };
+    u32::try_from(now) != Ok(parent)
+}
+
 /// It ends with the program, and its faults are nobody's business.
-fn become_harmless() {
+pub(super) fn become_harmless() {
     // SAFETY: takes no memory.
     let _ = unsafe { sys::call(PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]) };
     let name = c"fdguard-why".as_ptr() as usize;

@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "entries that the tracer calls by name")]
 
 mod copy;
+pub(crate) mod node;
 mod walk;
 
 use core::ffi::{c_int, c_void};
@@ -47,9 +48,12 @@ unsafe extern "C" fn fdguard_end_walk(request: *const c_void, size: usize) -> c_
         // SAFETY: the caller passes as many readable bytes as it says.
         false => unsafe { core::slice::from_raw_parts(request.cast::<u8>(), size) },
     };
-    let answer = match bytes.try_into().map(u32::from_le_bytes) {
-        Ok(pid) => copy::end(pid),
-        Err(_) => -EINVAL,
+    let answer = match bytes.split_first_chunk() {
+        Some((pid, ranges)) => {
+            node::forbid_copies(ranges);
+            copy::end(u32::from_le_bytes(*pid))
+        }
+        None => -EINVAL,
     };
     errno::store(error);
     answer

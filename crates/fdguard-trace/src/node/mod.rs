@@ -107,6 +107,26 @@ impl NodeProgram {
         &self,
         wake: impl FnOnce(&[u8]) -> Result<i32, String>,
     ) -> Result<(), AgentFailure> {
+        let answer = self.evaluate(expression, wake)?;
+        match answer.as_str() {
+            "installed" => Ok(()),
+            "unheard" => Err(AgentFailure::new(
+                self.pid,
+                "the program replaced fs.existsSync".to_owned(),
+            )),
+            _ => Err(AgentFailure::new(
+                self.pid,
+                "this version of Node is not known".to_owned(),
+            )),
+        }
+    }
+
+    /// Evaluates a text, which closes the inspector if it is to leave, and returns its string.
+    fn evaluate(
+        &self,
+        text: impl FnOnce(Leaver) -> String,
+        wake: impl FnOnce(&[u8]) -> Result<i32, String>,
+    ) -> Result<String, AgentFailure> {
         let address = match self.open {
             Some(address) => address,
             None => self.open_inspector(wake)?,
@@ -117,22 +137,32 @@ impl NodeProgram {
         } else {
             Leaver::Client
         };
-        let answer = session::evaluate(self.pid, address, expression(leaver), leaver);
-        let failure = match answer.as_deref() {
-            Ok("installed") => None,
-            Ok("unheard") => Some("the program replaced fs.existsSync".to_owned()),
-            Ok(_) => Some("this version of Node is not known".to_owned()),
-            Err(error) => Some(format!("the inspector on {address}: {error}")),
-        };
+        let answer = session::evaluate(self.pid, address, text(leaver), leaver);
         let is_closed = !is_ours || self.wait_until_closed();
-        match failure {
-            Some(reason) => Err(AgentFailure {
+        match answer {
+            Err(error) => Err(AgentFailure {
                 may_open: is_ours && !is_closed,
-                ..AgentFailure::new(self.pid, reason)
+                ..AgentFailure::new(self.pid, format!("the inspector on {address}: {error}"))
             }),
-            None if is_closed => Ok(()),
-            None => Err(AgentFailure::still_open(self.pid, address)),
+            Ok(_) if !is_closed => Err(AgentFailure::still_open(self.pid, address)),
+            Ok(answer) => Ok(answer),
         }
+    }
+
+    /// Evaluates an expression in the main thread, and returns its string.
+    pub(crate) fn ask(
+        &self,
+        expression: &str,
+        wake: impl FnOnce(&[u8]) -> Result<i32, String>,
+    ) -> Result<String, AgentFailure> {
+        let text = |leaver| {
+            let close = closing(leaver);
+            format!(
+                "(() => {{ try {{ return (\n{expression}\n) }} finally {{ {close} }} }})()\n\
+                 //# sourceURL={SCRIPT}\n"
+            )
+        };
+        self.evaluate(text, wake)
     }
 
     /// Has Node open its inspector, and waits for it.
@@ -269,12 +299,17 @@ fn wait_for<T>(look: impl Fn() -> Option<T>) -> Option<T> {
 const CLOSE: &str = "(process.getBuiltinModule || require)('timers')\
     .setTimeout(() => process._debugEnd(), 0).unref()";
 
-/// The agent, evaluated in the program. Its value is what became of it.
-fn expression(leaver: Leaver) -> String {
-    let close = match leaver {
+/// What closes the inspector, if it is to be closed.
+fn closing(leaver: Leaver) -> &'static str {
+    match leaver {
         Leaver::Node => CLOSE,
         Leaver::Client => "",
-    };
+    }
+}
+
+/// The agent, evaluated in the program. Its value is what became of it.
+fn expression(leaver: Leaver) -> String {
+    let close = closing(leaver);
     format!(
         "((fdguardRequire) => {{\n\
          try {{\n\

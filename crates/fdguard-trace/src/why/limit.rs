@@ -17,6 +17,16 @@ pub(super) fn room(pid: u32) -> Result<u64, String> {
     enough(available(pid, Path::new("/sys/fs/cgroup")), needed)
 }
 
+/// How many bytes the host has left; `None` if it does not say.
+pub(super) fn host_room() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
 fn enough(available: Option<u64>, needed: u64) -> Result<u64, String> {
     match available {
         Some(available) if available < needed => Err(format!(

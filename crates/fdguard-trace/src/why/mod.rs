@@ -1,10 +1,12 @@
 //! Why descriptors are still open: asks a process for its heap. A copy of a Python process walks
-//! it, a JVM is asked itself; what the walker leaves is read from its memory, and judged by
+//! it, a JVM is asked itself, a copy of a Node program writes a snapshot. All of it is judged by
 //! `fdguard-why`.
 
+mod go;
 mod java;
 mod limit;
 mod memory;
+mod node;
 mod waits;
 mod walk;
 mod watch;
@@ -34,9 +36,12 @@ const PAUSE: Duration = Duration::from_millis(30);
 #[derive(Debug)]
 pub struct HeapTarget {
     pid: u32,
-    target: Target,
+    /// `None` if it is only read.
+    target: Option<Target>,
     runtime: Runtime,
     is_forced: bool,
+    /// Whether a JVM may be stopped at all.
+    has_time: bool,
 }
 
 /// What has the heap.
@@ -44,6 +49,8 @@ pub struct HeapTarget {
 enum Runtime {
     Python(Box<PythonTarget>),
     Java,
+    Node,
+    Go,
 }
 
 /// A Python interpreter.
@@ -101,25 +108,45 @@ impl std::fmt::Display for HeapRefusal {
 impl HeapTarget {
     /// Looks at a process without stopping it.
     pub fn examine(pid: u32) -> Result<Self, HeapRefusal> {
-        let runtime = match java::is_java(pid) {
-            true => Runtime::Java,
-            false => Runtime::Python(Box::new(PythonTarget::examine(pid)?)),
+        let runtime = if java::is_java(pid) {
+            Runtime::Java
+        } else if node::is_node(pid) {
+            Runtime::Node
+        } else if go::is_go(pid) {
+            return Ok(Self {
+                pid,
+                target: None,
+                runtime: Runtime::Go,
+                is_forced: false,
+                has_time: true,
+            });
+        } else {
+            Runtime::Python(Box::new(PythonTarget::examine(pid)?))
         };
         let target = Target::examine(pid).map_err(|refusal| {
             HeapRefusal::new(refusal.to_string(), refusal.remedy().unwrap_or_default())
         })?;
         Ok(Self {
             pid,
-            target,
+            target: Some(target),
             runtime,
             is_forced: false,
+            has_time: true,
         })
     }
 
-    /// Walks a heap of any size, if it is a JVM's.
+    /// Walks a heap of any size, if it is a JVM's or Node's.
     #[must_use]
     pub fn forced(mut self) -> Self {
         self.is_forced = true;
+        self
+    }
+
+    /// A JVM goes on as soon as its clock is asked. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_time(mut self) -> Self {
+        self.has_time = false;
         self
     }
 
@@ -127,6 +154,12 @@ impl HeapTarget {
     #[must_use]
     pub const fn stops_all(&self) -> bool {
         matches!(self.runtime, Runtime::Java)
+    }
+
+    /// Whether every walk lets the program print a few lines.
+    #[must_use]
+    pub const fn is_heard(&self) -> bool {
+        matches!(self.runtime, Runtime::Node)
     }
 
     /// Walks the heap, and answers for groups of descriptors. `first` is an earlier walk: plain
@@ -147,9 +180,16 @@ impl HeapTarget {
         first: Option<&FirstWalk>,
         faults: usize,
     ) -> Result<HeapAnswer, HeapRefusal> {
+        let Some(target) = &self.target else {
+            return go::ask(self.pid, groups);
+        };
         let python = match &self.runtime {
             Runtime::Python(python) => python,
-            Runtime::Java => return java::ask(self.pid, &self.target, groups, self.is_forced),
+            Runtime::Java => {
+                return java::ask(self.pid, target, groups, self.is_forced, self.has_time);
+            }
+            Runtime::Node => return node::ask(self.pid, target, groups, first, self.is_forced),
+            Runtime::Go => return go::ask(self.pid, groups),
         };
         let mut failure = None;
         for attempt in 0..TRIES {
@@ -160,7 +200,7 @@ impl HeapTarget {
             let fault = if attempt < faults { 100 } else { 0 };
             // Before a thread is borrowed, which ends its wait.
             let waits = waits::read(self.pid);
-            match Walk::begin(self, python, fault) {
+            match Walk::begin(self.pid, target, python, fault) {
                 Ok(walk) => {
                     let answer = self.judge(python, &walk, waits, groups, first);
                     if walk.is_whole() {

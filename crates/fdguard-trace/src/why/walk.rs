@@ -3,13 +3,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fdguard_attach::Target;
 use fdguard_why::{COLLECTING, GENERATION, Graph, Memory as _, PERMANENT};
 use fdguard_wire::{
     END_WALK, WALK, WALK_MAGIC, WALK_PLACES, WalkHead, WalkNode, WalkRequest, WalkState,
 };
 
 use super::memory::ProcessMemory;
-use super::{HeapRefusal, HeapTarget, PythonTarget, limit};
+use super::{HeapRefusal, PythonTarget, limit};
 use crate::listener::monotonic;
 use crate::pid_namespace::PidNames;
 use crate::trace_dir;
@@ -47,22 +48,21 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// Makes the copy, and waits until it has walked.
     pub(super) fn begin(
-        of: &'a HeapTarget,
+        pid: u32,
+        target: &'a Target,
         python: &PythonTarget,
         fault: u64,
     ) -> Result<Self, WalkFailure> {
         let lasting =
             |reason: String, way: &str| WalkFailure::Lasting(HeapRefusal::new(reason, way));
-        let room = limit::room(of.pid)
+        let room = limit::room(pid)
             .map_err(|reason| lasting(reason, "raise the limit, or restart the program before"))?;
         let request = WalkRequest {
             fault,
             ..request(python, room)
         };
         let bytes = request.bytes();
-        let call = of
-            .target
-            .call(trace_dir::library(), WALK, bytes.as_flattened());
+        let call = target.call(trace_dir::library(), WALK, bytes.as_flattened());
         let call =
             call.map_err(|error| lasting(error.to_string(), error.remedy().unwrap_or_default()))?;
         let Ok(inside) = u32::try_from(call.returned) else {
@@ -70,8 +70,8 @@ impl<'a> Walk<'a> {
             let reason = format!("the kernel refuses a copy of the process ({error})");
             return Err(lasting(reason, "free memory or processes, and ask again"));
         };
-        let ending = Ending { of, inside };
-        let outside = PidNames::of(of.pid).outside(inside);
+        let ending = Ending { target, inside };
+        let outside = PidNames::of(pid).outside(inside);
         let gone = || WalkFailure::Passing("the copy of the process ended".to_owned());
         let outside = outside.ok_or_else(gone)?;
         let memory = ProcessMemory::open(outside).map_err(|_gone| gone())?;
@@ -116,22 +116,22 @@ impl<'a> Walk<'a> {
 /// Ends a copy.
 #[derive(Debug)]
 struct Ending<'a> {
-    of: &'a HeapTarget,
+    target: &'a Target,
     /// The copy's pid as the program sees it.
     inside: u32,
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        end(self.of, self.inside);
+        end(self.target, self.inside);
     }
 }
 
 /// The program itself must take note of the end, or an entry of its table stays.
-fn end(of: &HeapTarget, inside: u32) {
+fn end(target: &Target, inside: u32) {
     for _ in 0..3 {
         let pid = inside.to_le_bytes();
-        if of.target.call(trace_dir::library(), END_WALK, &pid).is_ok() {
+        if target.call(trace_dir::library(), END_WALK, &pid).is_ok() {
             return;
         }
     }

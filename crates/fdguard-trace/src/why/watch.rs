@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use fdguard_core::origin::Culprit;
-use fdguard_why::{Basis, FirstWalk, Why};
+use fdguard_why::{Basis, FirstWalk, LastUse, Why};
 use serde::Serialize;
 
 use super::{HeapAnswer, HeapRefusal, HeapTarget, open_paths};
@@ -16,6 +16,8 @@ use crate::observed_trace::is_alive;
 const ENOUGH: usize = 4;
 /// Between two walks of a process that grows.
 const PAUSE: Duration = Duration::from_millis(1500);
+/// The same if the program prints a few lines each time.
+const HEARD_PAUSE: Duration = Duration::from_secs(30);
 /// A pause is at least this many times as long as the walk before.
 const PART: u32 = 4;
 /// The same if the walk stops all threads: a program that grows may lose two percent.
@@ -136,6 +138,17 @@ impl HeapWatch {
         self.undecided().any(|site| site.culprit.is_some())
     }
 
+    /// Whether descriptors of a language without a record have no line that used them.
+    #[must_use]
+    pub fn wants_uses(&self) -> bool {
+        let answers = self.processes.values();
+        let mut sites = answers.flat_map(|one| one.answer.iter().flat_map(|one| &one.sites));
+        sites.any(|site| {
+            let mut chains = site.why.chains.iter();
+            site.why.last_use.is_none() && chains.any(|one| one.basis == Basis::NotAvailable)
+        })
+    }
+
     fn undecided(&self) -> impl Iterator<Item = &SiteWhy> {
         let answers = self.processes.values();
         let sites = answers.flat_map(|one| one.answer.iter().flat_map(|one| &one.sites));
@@ -157,9 +170,16 @@ impl ProcessHeap {
     fn is_due(&self, count: usize) -> bool {
         let is_first = self.last.is_none() && count >= ENOUGH;
         let is_later = self.last.is_some_and(|(at, took)| {
-            at.elapsed() >= PAUSE.max(took * self.part()) && count > self.count
+            at.elapsed() >= self.pause().max(took * self.part()) && count > self.count
         });
         is_first || is_later
+    }
+
+    fn pause(&self) -> Duration {
+        match self.target.as_ref().is_some_and(HeapTarget::is_heard) {
+            true => HEARD_PAUSE,
+            false => PAUSE,
+        }
     }
 
     /// How much longer a pause is than the walk before.
@@ -173,6 +193,7 @@ impl ProcessHeap {
     fn walk(&mut self, pid: u32, count: usize, session: &mut TraceSession, is_end: bool) {
         let began = Instant::now();
         let groups = groups(pid, session, is_end);
+        let uses = session.last_uses(pid).unwrap_or_default();
         let answer = self.ask(pid, &groups);
         self.count = count;
         self.last = Some((Instant::now(), began.elapsed()));
@@ -183,14 +204,14 @@ impl ProcessHeap {
                 if self.first.is_none() {
                     self.first = Some(answer.seen.clone());
                 }
-                let mut new = process_why(pid, groups, Some(answer), None);
+                let mut new = process_why(pid, groups, &uses, Some(answer), None);
                 new.walks += walks;
                 new.stop_ms = new.stop_ms.map(|ms| stop.map_or(ms, |stop| stop.max(ms)));
                 self.answer = Some(new);
             }
             // What an earlier walk has found stays.
             Err(refusal) if walks == 0 => {
-                self.answer = Some(process_why(pid, groups, None, Some(refusal)));
+                self.answer = Some(process_why(pid, groups, &uses, None, Some(refusal)));
             }
             Err(refusal) => {
                 if let Some(answer) = &mut self.answer {
@@ -254,6 +275,7 @@ fn groups(pid: u32, session: &mut TraceSession, is_end: bool) -> Vec<Group> {
 fn process_why(
     pid: u32,
     groups: Vec<Group>,
+    uses: &BTreeMap<u32, Culprit>,
     answer: Option<HeapAnswer>,
     refusal: Option<HeapRefusal>,
 ) -> ProcessWhy {
@@ -262,11 +284,15 @@ fn process_why(
     let mut whys = whys.unwrap_or_default().into_iter();
     let is_language = refusal.as_ref().is_some_and(|one| one.is_language);
     let sites = groups.into_iter().filter_map(|group| {
-        let text = || "not available: this language keeps no record of who holds a number";
+        let last_use = last_use(&group.fds, uses);
         let why = match is_language {
-            true => Some(Why::not_available(&group.fds, text().to_owned())),
+            true => Some(Why::not_available(
+                &group.fds,
+                not_available(last_use.as_ref()),
+            )),
             false => whys.next(),
         };
+        let why = why.map(|why| Why { last_use, ..why });
         let most = match group.culprit {
             Some(_) => MOST_CHAINS,
             // What was there before has many reasons.
@@ -298,6 +324,48 @@ fn process_why(
             .map(|one| one.to_string()),
         sites,
     }
+}
+
+/// The line that used most of these descriptors last.
+fn last_use(fds: &[u32], uses: &BTreeMap<u32, Culprit>) -> Option<LastUse> {
+    let mut counts: Vec<(&Culprit, usize)> = Vec::new();
+    for culprit in fds.iter().filter_map(|fd| uses.get(fd)) {
+        match counts.iter_mut().find(|(known, _)| *known == culprit) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((culprit, 1)),
+        }
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(culprit, count)| LastUse {
+        file: culprit
+            .file
+            .as_ref()
+            .map(|file| file.to_lossy().into_owned()),
+        function: culprit.function.clone(),
+        line: culprit.line,
+        count,
+    })
+}
+
+/// The answer for a language that does not say who holds a number.
+fn not_available(last_use: Option<&LastUse>) -> String {
+    let text = "not available: this language keeps no record of who holds a number";
+    let Some(used) = last_use else {
+        return format!("{text}; no line is known that used them since they are traced");
+    };
+    let function = used.function.as_deref().unwrap_or("an unknown function");
+    let place = match (&used.file, used.line) {
+        (Some(file), Some(line)) => {
+            let file = file.rsplit('/').next().unwrap_or(file);
+            format!("{function}() {file}:{line}")
+        }
+        _ => format!("{function}()"),
+    };
+    let which = match used.count {
+        1 => "one was".to_owned(),
+        count => format!("{count} were"),
+    };
+    format!("{text}; {which} last used at {place}")
 }
 
 /// What descriptors are, if all are the same.

@@ -194,3 +194,78 @@ fn w22_a_java_program_that_is_asked_often_is_unharmed() {
         assert_eq!(victim.child.wait().unwrap().code(), Some(7));
     }
 }
+
+/// What an answer says that is neither right nor undecided.
+fn false_statements(answer: &HeapAnswer) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, (name, expected)) in CASES.iter().enumerate() {
+        for chain in &answer.whys[at].chains {
+            let text = format!("{} [{}]", chain.text, chain.basis.text());
+            if !text.contains(expected) && !text.starts_with("not decided") {
+                found.push(format!("{name}: {text}"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn w22_a_large_java_heap_is_refused_with_its_stop_unless_it_is_forced() {
+    let Some(classes) = compile() else {
+        return;
+    };
+    for java in runtimes("java", &VERSIONS) {
+        let options = ["-Dlarge=60", "-Xmx256m", "-XX:+UseSerialGC"];
+        let victim = Victim::start(&java, classes.path(), &options);
+        let target = HeapTarget::examine(victim.child.id()).unwrap();
+        let refusal = target.ask(&victim.groups(), None).unwrap_err().to_string();
+        assert!(
+            refusal.contains("stops the program for up to "),
+            "{refusal}"
+        );
+        assert!(refusal.contains("--force"), "{refusal}");
+        let answer = victim.ask();
+        assert_eq!(wrong(java.version, &answer, &victim.groups()), [""; 0]);
+    }
+}
+
+#[test]
+fn w22_a_full_room_leaves_undecided_what_it_does_not_know() {
+    let Some(classes) = compile() else {
+        return;
+    };
+    for java in runtimes("java", &VERSIONS) {
+        let options = ["-Dmany=1200000", "-Xmx256m", "-XX:+UseSerialGC"];
+        let victim = Victim::start(&java, classes.path(), &options);
+        let target = HeapTarget::examine(victim.child.id()).unwrap();
+        let answer = target.ask(&victim.groups(), None).unwrap();
+        assert_eq!(false_statements(&answer), [""; 0], "{}", java.version);
+        let answer = victim.ask();
+        assert_eq!(wrong(java.version, &answer, &victim.groups()), [""; 0]);
+    }
+}
+
+#[test]
+fn w22_a_java_walk_ends_when_its_time_is_over() {
+    let Some(classes) = compile() else {
+        return;
+    };
+    for java in runtimes("java", &VERSIONS) {
+        let options = ["-Dmany=1000000", "-Xmx256m", "-XX:+UseSerialGC"];
+        let victim = Victim::start(&java, classes.path(), &options);
+        let target = HeapTarget::examine(victim.child.id())
+            .unwrap()
+            .without_time();
+        let answer = target.ask(&victim.groups(), None).unwrap();
+        // Fewer than a hundredth of the objects were seen.
+        assert!(
+            answer.objects < 20_000,
+            "{} {}",
+            java.version,
+            answer.objects
+        );
+        let chains = answer.whys.iter().flat_map(|why| &why.chains);
+        let is_undecided = |text: &str| text.starts_with("not decided");
+        assert!(chains.into_iter().any(|chain| is_undecided(&chain.text)));
+    }
+}

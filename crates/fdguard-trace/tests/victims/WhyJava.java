@@ -106,7 +106,12 @@ public class WhyJava {
         into.add(server.accept());
     }
 
+    // What makes the heap large, if that is wanted: megabytes, and objects.
+    static final byte[] large = new byte[Integer.getInteger("large", 0) << 20];
+    static final Object[] many = new Object[Integer.getInteger("many", 0)];
+
     public static void main(String[] args) throws Exception {
+        for (int at = 0; at < many.length; at++) many[at] = new Object();
         // What the first of each loads is not its own.
         ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
         List<Socket> first = new ArrayList<>();

@@ -103,7 +103,10 @@ impl JavaHeap {
             .filter_map(|group| self.chain(group))
             .collect();
         chains.sort_by_key(|chain| std::cmp::Reverse(chain.count));
-        Why { chains, more: 0 }
+        Why {
+            chains,
+            ..Why::default()
+        }
     }
 
     fn holding(&self, of: Candidates, votes: &BTreeMap<String, usize>) -> Holding {
@@ -186,7 +189,8 @@ impl JavaHeap {
                 format!("only garbage carries the number: nothing holds the {owner} any more")
             }
             _ if self.is_partial => {
-                "not decided: the room of the walk was full; --force has more".to_owned()
+                "not decided: the room or the time of the walk was over; --force has more room"
+                    .to_owned()
             }
             (_, "") => {
                 "no Java object has this number: the JVM or native code opened it".to_owned()

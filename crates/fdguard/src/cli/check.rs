@@ -61,8 +61,8 @@ pub struct CheckArgs {
     /// Start the program with this soft descriptor limit, so that slow leaks show early.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..))]
     pub limit: Option<u64>,
-    /// Also show which object of a Python program holds what it leaves open, and what keeps it
-    /// alive.
+    /// Also show which object of a Python, Java or Node program holds what it leaves open, and what
+    /// keeps it alive.
     #[arg(long)]
     pub why: bool,
     /// Exit code for findings when the program itself succeeds.

@@ -37,7 +37,8 @@ pub struct DoctorArgs {
     #[cfg(feature = "trace")]
     #[arg(long, requires = "trace")]
     pub no_inspector: bool,
-    /// With --trace: also name the object of a Python program that holds each descriptor.
+    /// With --trace: also name the object of a Python, Java or Node program that holds each
+    /// descriptor.
     #[cfg(feature = "trace")]
     #[arg(long, requires = "trace")]
     pub why: bool,

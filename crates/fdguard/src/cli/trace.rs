@@ -63,7 +63,8 @@ pub struct TraceArgs {
     /// The log goes to stderr, or to the file of -o.
     #[arg(long, conflicts_with = "report")]
     pub follow: bool,
-    /// Also show which object of a Python program holds each descriptor, and what keeps it alive.
+    /// Also show which object of a Python, Java or Node program holds each descriptor, and what
+    /// keeps it alive.
     ///
     /// A program whose descriptors grow is stopped for a few milliseconds every two seconds.
     #[arg(long, conflicts_with_all = ["report", "all"])]

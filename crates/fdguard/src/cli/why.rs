@@ -9,7 +9,8 @@ use fdguard_core::units::parse_positive_duration;
 
 use super::select::{number_completer, parse_pid};
 
-/// Show which object holds each descriptor of a Python or Java program, and what keeps it alive.
+/// Show which object of a Python, Java or Node program holds each descriptor, and what keeps it
+/// alive; for other programs the owner (Go) or the line that used it last (C, Rust).
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -17,7 +18,8 @@ Examples:
   fdguard why 1234 --wait 60s     wait longer for new descriptors
   fdguard why 1234 --json
 Python is stopped for a few milliseconds: a copy of it is made, and the copy is looked at. A JVM is
-stopped for about a second per million objects; more than 500,000 need --force.
+stopped for about a second per million objects; more than 500,000 need --force. Node copies itself,
+through its inspector; more than 50 MB of heap need --force.
 Exit codes: 0 answered, 2 usage error, 3 could not look.")]
 pub struct WhyArgs {
     /// The process.
@@ -26,7 +28,7 @@ pub struct WhyArgs {
     /// How long to wait for new descriptors, if plain numbers are held: they need a second walk.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_positive_duration)]
     pub wait: Duration,
-    /// Walk a large Java heap, too; the expected stop is printed first.
+    /// Walk a large heap of Java or Node, too; the expected stop of a JVM is printed first.
     #[arg(long)]
     pub force: bool,
     /// Print one JSON document.

@@ -19,6 +19,8 @@ use crate::terminal;
 const LOOK: Duration = Duration::from_millis(250);
 /// New descriptors that make another walk worth while.
 const ENOUGH: usize = 4;
+/// How long to wait for uses of descriptors.
+const USES: Duration = Duration::from_secs(3);
 
 pub(super) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
     let answers = match ObservedTrace::find(args.pid) {
@@ -54,7 +56,11 @@ pub(super) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
 /// A program that nobody traces is attached to, and left again.
 fn attached(args: &WhyArgs) -> anyhow::Result<Vec<ProcessWhy>> {
     let signals = Signals::listen_for_end()?;
-    let mut attached: AttachedTrace = attach_to(&[args.pid], &Options::default(), &signals)?;
+    let options = Options {
+        users: true,
+        ..Options::default()
+    };
+    let mut attached: AttachedTrace = attach_to(&[args.pid], &options, &signals)?;
     let answers = answer(&mut attached.session, args, || signals.is_pending());
     leave(&attached);
     answers
@@ -78,6 +84,12 @@ fn answer(
     }
     session.poll()?;
     watch.finish_one(session, args.pid);
+    let began = Instant::now();
+    while watch.wants_uses() && began.elapsed() < USES.min(args.wait) && !is_stopped() {
+        std::thread::sleep(LOOK);
+        session.poll()?;
+        watch.finish_one(session, args.pid);
+    }
     let end = Instant::now() + args.wait;
     let mut walked = session.open_count(args.pid);
     while watch.wants_more() && Instant::now() < end && !is_stopped() {

@@ -128,6 +128,8 @@ mod watch_failure;
 mod watch_record;
 mod watching;
 mod why;
+mod why_native;
+mod why_node;
 
 /// The built command.
 pub(crate) fn fdguard() -> Command {

@@ -217,6 +217,9 @@ fn walk(
     );
     if error == 0 {
         tag_rest(&attachment, &classes, &threads, records);
+        let most = request.stop_per_kib.saturating_mul(head.heap >> 10);
+        let left = most.max(request.least_stop).saturating_sub(head.stop);
+        records.until = sys::clock(MONOTONIC).saturating_add(left);
         error = stopped(
             head,
             |user| jvmti.follow_references(&record::reference_callbacks(), user),

@@ -9,6 +9,7 @@ use fdguard_wire::{JavaEdge, JavaNumber, JavaRoot};
 
 use super::jvm::{Callbacks, Info};
 use super::room::Room;
+use crate::sys;
 
 const VISIT: c_int = 0x100;
 const ABORT: c_int = 0x8000;
@@ -24,6 +25,9 @@ const JNI_LOCAL: c_int = 25;
 const LAST_TAG: i64 = u32::MAX as i64;
 const LAST_INDEX: u32 = (1 << JavaEdge::INDEX_BITS) - 1;
 
+/// After so many references the clock is asked.
+const CLOCKED: u32 = 1024;
+const MONOTONIC: usize = 1;
 /// Bytes of roots, and of numbers.
 const OTHERS: usize = 16 << 20;
 
@@ -46,6 +50,10 @@ pub(super) struct Records {
     /// The tag of the library's own thread, whose references do not count.
     pub(super) own_thread: i64,
     pub(super) is_partial: bool,
+    /// When the program goes on at the latest, by the monotonic clock.
+    pub(super) until: u64,
+    /// References that were seen.
+    seen: u32,
 }
 
 impl Records {
@@ -63,11 +71,19 @@ impl Records {
             last_tag: 0,
             own_thread: 0,
             is_partial: false,
+            until: u64::MAX,
+            seen: 0,
         })
     }
 
     pub(super) fn user(&mut self) -> *mut c_void {
         core::ptr::from_mut(self).cast()
+    }
+
+    /// Whether the time is over; the clock is asked once for many references.
+    fn is_late(&mut self) -> bool {
+        self.seen = self.seen.wrapping_add(1);
+        self.seen.is_multiple_of(CLOCKED) && sys::clock(MONOTONIC) >= self.until
     }
 
     fn is_leaf(&self, class: i64) -> bool {
@@ -218,6 +234,10 @@ unsafe extern "C" fn on_reference(
 ) -> c_int {
     // SAFETY: what was passed with the callbacks, which nothing else uses meanwhile.
     let records = unsafe { &mut *user.cast::<Records>() };
+    if records.is_late() {
+        records.is_partial = true;
+        return ABORT;
+    }
     if records.is_leaf(class) {
         return 0;
     }

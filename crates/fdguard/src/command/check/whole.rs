@@ -24,6 +24,7 @@ pub(super) fn run(
     let options = Options {
         keep_ended: true,
         protect: args.protect.protection(),
+        users: args.why,
         ..Options::default()
     };
     let mut traced = limited(args.limit, || {

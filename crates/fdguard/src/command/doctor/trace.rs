@@ -53,6 +53,7 @@ impl DoctorTrace {
         let signals = Signals::listen_for_end()?;
         let options = Options {
             no_inspector: args.no_inspector,
+            users: args.why,
             ..Options::default()
         };
         let attached = match attach::attach_to(pids, &options, &signals) {

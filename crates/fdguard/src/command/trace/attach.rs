@@ -90,6 +90,7 @@ fn enter(pids: &[u32], args: &TraceArgs, signals: &Signals) -> anyhow::Result<At
         protect: args.protect.protection(),
         source: source::for_attach(args.source)?,
         no_inspector: args.no_inspector,
+        users: args.why,
         ..Options::default()
     };
     attach_to(pids, &options, signals)

@@ -107,6 +107,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let options = Options {
         protect: args.protect.protection(),
         source: source::for_launch(args.source)?,
+        users: args.why,
         ..Options::default()
     };
     let mut traced = TracedCommand::launch(&args.command, &options)?;

@@ -159,7 +159,7 @@ fn start(
         stop.check()?;
         return Ok(Server::Attached(Box::new(running)));
     }
-    let launched = LaunchedServer::start(&plan.command, plan.limit, plan.ready.as_ref(), progress)?;
+    let launched = LaunchedServer::start(plan, args.why, progress)?;
     Ok(Server::Launched(Box::new(launched)))
 }
 

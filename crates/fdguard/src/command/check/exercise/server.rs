@@ -1,6 +1,5 @@
 //! The server under test: launched under the tracer, or already running.
 
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -17,6 +16,7 @@ use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 use super::super::family::Family;
 use super::super::start;
 use super::super::whole::limited;
+use super::Plan;
 use super::tee::Tee;
 use crate::cli::{LeaveArgs, ReadyArg};
 use crate::command::trace::{attach, source};
@@ -138,15 +138,16 @@ impl Server {
 
 impl LaunchedServer {
     pub(super) fn start(
-        command: &[OsString],
-        limit: Option<u64>,
-        ready: Option<&ReadyArg>,
+        plan: &Plan,
+        is_why: bool,
         progress: &ProgressLine,
     ) -> anyhow::Result<Self> {
+        let (command, limit, ready) = (&plan.command, plan.limit, plan.ready.as_ref());
         let mut family = Family::start()?;
         let options = Options {
             keep_ended: true,
             as_server: true,
+            users: is_why,
             ..Options::default()
         };
         let mut traced = limited(limit, || Ok(TracedCommand::launch(command, &options)?))?;

@@ -227,6 +227,7 @@ mod tests {
             why: Why {
                 chains: vec![chain],
                 more: 0,
+                last_use: None,
             },
         };
         let process = ProcessWhy {

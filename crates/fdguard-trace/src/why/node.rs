@@ -1,0 +1,295 @@
+//! The heap of a Node program: it is asked through its inspector to make a copy of itself, and a
+//! text of fdguard's writes a heap snapshot in the copy. See decision 195.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fdguard_attach::Target;
+use fdguard_why::{FirstWalk, NodeHeap};
+use fdguard_wire::{END_WALK, WAKE_INSPECTOR};
+
+use super::{HeapAnswer, HeapRefusal, PAUSE, TRIES, limit, open_paths};
+use crate::node::NodeProgram;
+use crate::pid_namespace::PidNames;
+use crate::trace_dir;
+
+/// Evaluated in the program.
+const WALK: &str = include_str!("node_walk.js");
+/// More heap than this is walked only if that is demanded.
+const MOST_HEAP: u64 = 50 << 20;
+/// What a snapshot takes, in heaps.
+const HEAPS: u64 = 12;
+/// The shortest time that a copy gets, and what it gets for a megabyte of heap.
+const DEADLINE: Duration = Duration::from_secs(15);
+const DEADLINE_PER_MB: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(110);
+/// How long the copy may take to open its pipe.
+const OPENING: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(2);
+const O_NONBLOCK: i32 = 0o4000;
+/// The most that is read of a copy.
+const MOST_READ: usize = 4 << 30;
+
+/// Whether a process runs Node.
+pub(super) fn is_node(pid: u32) -> bool {
+    NodeProgram::examine(pid).is_some()
+}
+
+/// Walks the heap of a Node program, and answers for groups of descriptors.
+pub(super) fn ask(
+    pid: u32,
+    target: &Target,
+    groups: &[Vec<u32>],
+    first: Option<&FirstWalk>,
+    is_forced: bool,
+) -> Result<HeapAnswer, HeapRefusal> {
+    let mut failure = String::new();
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            thread::sleep(PAUSE);
+        }
+        let copy = Copy::make(pid, target, is_forced)?;
+        let Some(copy) = copy else {
+            "the kernel refuses a copy of the process".clone_into(&mut failure);
+            continue;
+        };
+        match copy.read().and_then(|bytes| NodeHeap::parse(&bytes)) {
+            Ok(heap) => {
+                let paths = open_paths(pid);
+                let files = paths.iter().filter(|(_, path)| path.starts_with('/'));
+                let files = files.map(|(fd, _)| *fd).collect();
+                let open = paths.keys().map(|fd| (*fd, 0)).collect();
+                return Ok(HeapAnswer {
+                    whys: heap.answer(groups, &files, first),
+                    stop: copy.stop,
+                    objects: heap.object_count(),
+                    unreachable: None,
+                    seen: heap.first_walk(open),
+                });
+            }
+            Err(reason) => failure = reason,
+        }
+    }
+    Err(HeapRefusal::new(
+        format!("{failure}, {TRIES} times"),
+        "ask again when the program is less busy",
+    ))
+}
+
+/// A copy of the program. Dropping it ends it.
+struct Copy<'a> {
+    pid: u32,
+    target: &'a Target,
+    /// The copy's pid as the program sees it.
+    inside: u32,
+    /// Ranges that the program keeps out of copies.
+    kept_out: Vec<(u64, u64)>,
+    stop: Duration,
+    heap: u64,
+}
+
+impl<'a> Copy<'a> {
+    /// `None` if the kernel refuses it.
+    fn make(pid: u32, target: &'a Target, is_forced: bool) -> Result<Option<Self>, HeapRefusal> {
+        let refused = |reason: &str| HeapRefusal::new(reason, "ask again when it is less busy");
+        let program = match NodeProgram::examine(pid) {
+            Some(program) => program.map_err(|failure| HeapRefusal::new(failure.reason(), ""))?,
+            None => return Err(HeapRefusal::new("no such process", "")),
+        };
+        let room = limit::room(pid).map_err(|reason| {
+            HeapRefusal::new(reason, "raise the limit, or restart the program")
+        })?;
+        let room = room.min(limit::host_room().unwrap_or(u64::MAX)) / HEAPS;
+        let most = if is_forced { room } else { room.min(MOST_HEAP) };
+        let numbers: Vec<String> = open_paths(pid)
+            .into_keys()
+            .map(|fd| fd.to_string())
+            .collect();
+        let text = WALK
+            .replace("/*NUMBERS*/", &numbers.join(","))
+            .replace("/*LIMIT*/", &most.to_string());
+        let kept_out = kept_out(pid);
+        let mut stop = Duration::ZERO;
+        let answer = program.ask(&text, |request| {
+            let call = target.call(trace_dir::library(), WAKE_INSPECTOR, request);
+            let call = call.map_err(|error| error.to_string())?;
+            stop = call.stop;
+            Ok(call.returned)
+        });
+        let answer = answer.map_err(|failure| refused(failure.reason()))?;
+        let mut words = answer.split(' ');
+        let word = words.next();
+        let mut number = || {
+            words
+                .next()
+                .and_then(|word| word.parse::<u64>().ok())
+                .unwrap_or(0)
+        };
+        match word {
+            Some("large") => {
+                let heap = number() >> 20;
+                let reason = format!(
+                    "{heap} MiB of heap are in use, and a copy of the program would take {HEAPS} \
+                     times as much"
+                );
+                let way = match is_forced {
+                    true => "free memory, or raise the limit",
+                    false => "ask with --force when there is as much memory",
+                };
+                Err(HeapRefusal::new(reason, way))
+            }
+            Some("copied") => {
+                let (inside, took, heap) = (number(), number(), number());
+                let copy = Self {
+                    pid,
+                    target,
+                    inside: inside.try_into().unwrap_or(0),
+                    kept_out,
+                    stop: stop.max(Duration::from_nanos(took)),
+                    heap,
+                };
+                Ok(Some(copy).filter(|copy| copy.inside > 0))
+            }
+            _ => Err(refused("the program gave no valid answer")),
+        }
+    }
+
+    /// All that it writes.
+    fn read(&self) -> Result<Vec<u8>, String> {
+        let outside = PidNames::of(self.pid).outside(self.inside);
+        let outside = outside.ok_or("the copy of the process ended")?;
+        let mut pipe = open_pipe(outside).ok_or("the copy of the process ended")?;
+        let megabytes = u32::try_from(self.heap >> 20).unwrap_or(u32::MAX);
+        let time = DEADLINE.max(DEADLINE_PER_MB.saturating_mul(megabytes));
+        let end = Instant::now() + time.min(LONGEST);
+        let mut bytes = Vec::new();
+        let mut room = vec![0; 1 << 16];
+        loop {
+            match pipe.read(&mut room) {
+                Ok(0) => return Ok(bytes),
+                Ok(length) => bytes.extend(room.iter().take(length)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(LOOK),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            if Instant::now() >= end || bytes.len() > MOST_READ {
+                return Err("the copy of the process has not finished in time".to_owned());
+            }
+        }
+    }
+}
+
+impl Drop for Copy<'_> {
+    /// The program itself must take note of the end, or an entry of its table stays.
+    fn drop(&mut self) {
+        let mut request = self.inside.to_le_bytes().to_vec();
+        let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let now: Vec<(u64, u64)> = lines(&maps).filter_map(private_memory).collect();
+        // Only what is still there; it may be one with its neighbours now.
+        let is_there = |(start, end): &&(u64, u64)| {
+            let mut now = now.iter();
+            now.any(|(from, to)| from <= start && end <= to)
+        };
+        for (start, end) in self.kept_out.iter().filter(is_there) {
+            request.extend(start.to_le_bytes());
+            request.extend((end - start).to_le_bytes());
+        }
+        for _ in 0..3 {
+            let call = self.target.call(trace_dir::library(), END_WALK, &request);
+            if call.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// The reading end of the copy's pipe. Until the copy has replaced its descriptors, the number is
+/// the program's own, of which nothing may be read.
+fn open_pipe(copy: u32) -> Option<File> {
+    let end = Instant::now() + OPENING;
+    let place = |fd: u32| PathBuf::from(format!("/proc/{copy}/fd/{fd}"));
+    let pipe = |fd: u32| {
+        let link = std::fs::read_link(place(fd)).ok()?;
+        let link = link
+            .to_str()?
+            .strip_prefix("pipe:[")?
+            .strip_suffix(']')?
+            .parse::<u64>();
+        link.ok()
+    };
+    while Instant::now() < end && std::fs::exists(format!("/proc/{copy}/fd")).unwrap_or(false) {
+        let both = pipe(0).zip(pipe(1)).filter(|(read, write)| read == write);
+        if let Some((number, _)) = both
+            && let Ok(file) = OpenOptions::new()
+                .read(true)
+                .custom_flags(O_NONBLOCK)
+                .open(place(0))
+            && file.metadata().is_ok_and(|data| data.ino() == number)
+        {
+            return Some(file);
+        }
+        thread::sleep(LOOK);
+    }
+    None
+}
+
+/// Private memory that the program keeps out of copies.
+fn kept_out(pid: u32) -> Vec<(u64, u64)> {
+    let text = std::fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let mut found = Vec::new();
+    let mut range = None;
+    for line in lines(&text) {
+        if let Some(flags) = line.strip_prefix(b"VmFlags:") {
+            let mut flags = flags.split(|byte| *byte == b' ');
+            found.extend(range.filter(|_| flags.any(|flag| flag == b"dc")));
+        } else if line.first().is_some_and(u8::is_ascii_hexdigit) && !line.ends_with(b"kB") {
+            range = private_memory(line);
+        }
+    }
+    found
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n')
+}
+
+/// The range of a line of `maps`, if it is private memory without a name.
+fn private_memory(line: &[u8]) -> Option<(u64, u64)> {
+    let text = std::str::from_utf8(line).ok()?;
+    let mut fields = text.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let range = (
+        u64::from_str_radix(start, 16).ok()?,
+        u64::from_str_radix(end, 16).ok()?,
+    );
+    let is_private = fields.next()?.ends_with('p');
+    let has_no_file = fields.nth(2)? == "0" && fields.next().is_none();
+    (is_private && has_no_file && range.0 < range.1).then_some(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::private_memory;
+
+    #[test]
+    fn only_memory_without_a_name_counts() {
+        let range = |line: &str| private_memory(line.as_bytes());
+        assert_eq!(
+            range("1000-3000 rw-p 00000000 00:00 0 "),
+            Some((0x1000, 0x3000))
+        );
+        for other in [
+            "1000-3000 rw-s 00000000 00:00 0 ",
+            "1000-3000 rw-p 00000000 00:00 0 [heap]",
+            "1000-3000 r--p 00000000 08:01 7 /usr/bin/node",
+            "3000-1000 rw-p 00000000 00:00 0 ",
+            "AnonHugePages:         0 kB",
+        ] {
+            assert_eq!(range(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! `fdguard why` of a Node program: which object holds a descriptor, in every version.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use serde_json::Value;
+use testkit::{TestRuntime, is_root, runtimes, skip};
+
+use super::run;
+
+/// A group of descriptors, and what the answer says of it.
+const CASES: [(&str, &str); 8] = [
+    (
+        "map",
+        "Socket ← Map (4 entries) ← variable `sessions` of why.cjs [object]",
+    ),
+    (
+        "loop",
+        "only its event-loop handle keeps the Socket [event loop]",
+    ),
+    ("server", "held by Server ← "),
+    (
+        "agent",
+        "Agent.freeSockets ← variable `agent` of why.cjs [object]",
+    ),
+    (
+        "set",
+        "held by 3 FileHandle ← Set (3 entries) ← variable `handles` of why.cjs [object]",
+    ),
+    (
+        "nested",
+        "FileHandle ← Object['stream'] ← Array (1 entry) ← Object['open'] ← variable `registry`",
+    ),
+    (
+        "timer",
+        "ReadStream ← local `stream` of <anonymous>() why.cjs:",
+    ),
+    ("waits", "held by FileHandle ← waits() why.cjs:"),
+];
+
+struct Victim {
+    child: Child,
+    input: ChildStdin,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    held: BTreeMap<String, Vec<u64>>,
+}
+
+impl Victim {
+    fn start(node: &TestRuntime) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node/why.cjs");
+        // Tests run side by side, and Node has one port for its inspector.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let mut child = Command::new(&node.path)
+            .arg(format!("--inspect-port={port}"))
+            .arg(script)
+            .env_remove("NODE_OPTIONS")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut victim = Self {
+            child,
+            input,
+            lines,
+            held: BTreeMap::new(),
+        };
+        victim.wait();
+        victim
+    }
+
+    /// Reads what it says until it is done.
+    fn wait(&mut self) {
+        loop {
+            let line = self.lines.next().expect("the victim lives").unwrap();
+            let mut words = line.split(' ');
+            let name = words.next().unwrap_or_default().to_owned();
+            if name == "DONE" {
+                return;
+            }
+            let fds = words.map(|word| word.parse::<u64>().unwrap());
+            self.held.entry(name).or_default().extend(fds);
+        }
+    }
+
+    fn obey(&mut self, order: &str) {
+        writeln!(self.input, "{order}").unwrap();
+        self.wait();
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn open(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
+        let mut links: Vec<String> = entries
+            .flatten()
+            .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+            .map(|link| link.to_string_lossy().into_owned())
+            .collect();
+        links.sort();
+        links
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// What the answer says of each descriptor of a group, each text once.
+fn texts(answer: &Value, fds: &[u64]) -> Vec<String> {
+    let mut found = Vec::new();
+    for site in answer["sites"].as_array().unwrap() {
+        for chain in site["why"]["chains"].as_array().unwrap() {
+            let held = chain["fds"].as_array().unwrap();
+            let text = format!("{} [{}]", chain["text"].as_str().unwrap(), basis(chain));
+            let is_meant = |fd: &u64| held.contains(&Value::from(*fd));
+            if fds.iter().any(is_meant) && !found.contains(&text) {
+                found.push(text);
+            }
+        }
+    }
+    found
+}
+
+fn basis(chain: &Value) -> String {
+    chain["basis"].as_str().unwrap().replace('_', " ")
+}
+
+fn ask(victim: &Victim) -> Value {
+    let output = run(["why", &victim.pid(), "--json", "--wait", "100ms"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let document: Value = serde_json::from_str(&output.text()).unwrap();
+    document["processes"][0].clone()
+}
+
+fn nodes() -> Vec<TestRuntime> {
+    runtimes("node", &[18, 20, 22])
+}
+
+#[test]
+fn w22_every_holder_of_a_node_program_is_named_in_every_version() {
+    if !is_root() {
+        return skip("needs root");
+    }
+    let mut wrong = Vec::new();
+    for node in nodes() {
+        let victim = Victim::start(&node);
+        let answer = ask(&victim);
+        for (name, expected) in CASES {
+            let said = texts(&answer, &victim.held[name]);
+            let is_right = said.iter().all(|text| text.contains(expected));
+            if said.is_empty() || !is_right {
+                wrong.push(format!("{:?} {name}: {said:?}", node.path));
+            }
+        }
+        assert!(answer["objects"].as_u64() > Some(10_000), "{answer}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn w22_a_node_program_that_is_asked_is_unharmed() {
+    if !is_root() {
+        return skip("needs root");
+    }
+    for node in nodes() {
+        let mut victim = Victim::start(&node);
+        let before = victim.open();
+        let garbage = victim.held["dropped"].clone();
+        let answer = ask(&victim);
+        // The program may collect by itself; what it says is the truth.
+        victim.obey("check");
+        let left = victim.held["open"].clone();
+        let said = texts(&answer, &left);
+        let expected = "only garbage has the FileHandle: Node closes it when it collects";
+        let is_right = said.iter().all(|text| text.starts_with(expected));
+        assert!(is_right, "{:?} {said:?}", node.path);
+        if left.len() == garbage.len() {
+            assert_eq!(victim.open(), before, "{:?}", node.path);
+        }
+        let children = format!("/proc/{0}/task/{0}/children", victim.pid());
+        assert_eq!(
+            std::fs::read_to_string(children).unwrap(),
+            "",
+            "{:?}",
+            node.path
+        );
+        victim.obey("more");
+    }
+}
+
+#[test]
+fn w22_plain_numbers_of_node_are_judged_by_two_walks() {
+    if !is_root() {
+        return skip("needs root");
+    }
+    for node in nodes() {
+        let mut victim = Victim::start(&node);
+        let pid = victim.pid();
+        let asked = std::thread::spawn(move || run(["why", &pid, "--json", "--wait", "6s"]));
+        // More are opened until it has seen enough of them.
+        while !asked.is_finished() {
+            victim.obey("more");
+            std::thread::park_timeout(std::time::Duration::from_millis(200));
+        }
+        let output = asked.join().unwrap();
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let document: Value = serde_json::from_str(&output.text()).unwrap();
+        let mut chains = Vec::new();
+        for site in document["processes"][0]["sites"].as_array().unwrap() {
+            for chain in site["why"]["chains"].as_array().unwrap() {
+                let is_two = chain["basis"] == "two_walks";
+                chains.extend(is_two.then(|| chain.clone()));
+            }
+        }
+        for (name, expected) in [
+            ("numbers", "← globalThis.numbers"),
+            ("writers", "Writer.fd ← Array"),
+            ("lost", "no object, array, Map or Set has these numbers"),
+        ] {
+            let of_name = &victim.held[name];
+            let about: Vec<&Value> = chains
+                .iter()
+                .filter(|chain| {
+                    let fds = chain["fds"].as_array().unwrap();
+                    fds.iter().all(|fd| of_name.contains(&fd.as_u64().unwrap()))
+                })
+                .collect();
+            let is_right = |chain: &&&Value| chain["text"].as_str().unwrap().contains(expected);
+            assert!(!about.is_empty(), "{:?} {name}: {document:#}", node.path);
+            let right = about.iter().filter(is_right).count();
+            assert_eq!(right, about.len(), "{:?} {name}: {about:?}", node.path);
+        }
+    }
+}
