@@ -482,6 +482,7 @@ mod tests {
     use fdguard_wire::AttachRequest;
 
     use super::{AttachFailure, request};
+    use crate::launch::Options;
     use crate::{Protection, ReportPolicy};
 
     #[test]
@@ -501,7 +502,7 @@ mod tests {
         assert_eq!(read.dir(), b"/dev/shm/fdguard-trace-1");
         assert_eq!(read.variable(b"FDGUARD_PROTECT"), Some(&b"fatal"[..]));
         assert_eq!(read.variable(b"FDGUARD_FAREWELL"), Some(&b"1"[..]));
-        let plain = request(b"/x", None);
+        let plain = request(b"/x", &Options::default());
         let read = AttachRequest::read(&plain).unwrap();
         assert_eq!(read.variable(b"FDGUARD_PROTECT"), None);
     }

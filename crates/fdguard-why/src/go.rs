@@ -168,7 +168,7 @@ mod tests {
     use super::{GoOwner, find_go_owners, go_answers};
     use crate::memory::Memory;
 
-    const HEAP: u64 = 0xc000_0000_00;
+    const HEAP: u64 = 0x00c0_0000_0000;
 
     struct Heap(Vec<u64>);
 

@@ -80,6 +80,18 @@ pub(super) fn ask(
     ))
 }
 
+/// What is evaluated in the program.
+fn text(pid: u32, is_forced: bool) -> Result<String, HeapRefusal> {
+    let room = limit::room(pid)
+        .map_err(|reason| HeapRefusal::new(reason, "raise the limit, or restart the program"))?;
+    let room = room.min(limit::host_room().unwrap_or(u64::MAX)) / HEAPS;
+    let most = if is_forced { room } else { room.min(MOST_HEAP) };
+    let numbers = open_paths(pid).into_keys().map(|fd| fd.to_string());
+    let numbers: Vec<String> = numbers.collect();
+    let text = WALK.replace("/*NUMBERS*/", &numbers.join(","));
+    Ok(text.replace("/*LIMIT*/", &most.to_string()))
+}
+
 /// A copy of the program. Dropping it ends it.
 struct Copy<'a> {
     pid: u32,
@@ -100,18 +112,7 @@ impl<'a> Copy<'a> {
             Some(program) => program.map_err(|failure| HeapRefusal::new(failure.reason(), ""))?,
             None => return Err(HeapRefusal::new("no such process", "")),
         };
-        let room = limit::room(pid).map_err(|reason| {
-            HeapRefusal::new(reason, "raise the limit, or restart the program")
-        })?;
-        let room = room.min(limit::host_room().unwrap_or(u64::MAX)) / HEAPS;
-        let most = if is_forced { room } else { room.min(MOST_HEAP) };
-        let numbers: Vec<String> = open_paths(pid)
-            .into_keys()
-            .map(|fd| fd.to_string())
-            .collect();
-        let text = WALK
-            .replace("/*NUMBERS*/", &numbers.join(","))
-            .replace("/*LIMIT*/", &most.to_string());
+        let text = text(pid, is_forced)?;
         let kept_out = kept_out(pid);
         let mut stop = Duration::ZERO;
         let answer = program.ask(&text, |request| {
