@@ -22,6 +22,7 @@ mod targets {
     pub(crate) mod fdinfo;
     pub(crate) mod foreign;
     pub(crate) mod go_lines;
+    pub(crate) mod go_owners;
     pub(crate) mod host;
     pub(crate) mod host_body;
     pub(crate) mod host_guard;
@@ -43,6 +44,7 @@ mod targets {
     pub(crate) mod mcp_message;
     pub(crate) mod mountinfo;
     pub(crate) mod net;
+    pub(crate) mod node_heap;
     pub(crate) mod notify;
     pub(crate) mod playbook;
     pub(crate) mod program;
@@ -67,12 +69,12 @@ mod targets {
 
 use targets::{
     baseline, boot_id, bpf_object, btf, cgroup, children, cmdline, collapse, comm, config, diag,
-    document, elf, exit_report, explain, fdinfo, foreign, go_lines, host, host_body, host_guard,
-    http_request, http_response, image, inspector, jsonl_tail, keeper_message, kernel_record,
-    kernel_walk, last_entry, limits, link, locks, lsof, machine_code, maps, mcp_message, mountinfo,
-    net, notify, playbook, program, python_code, recording, redact, scope_journal, service_output,
-    services, session_message, smaps, sockaddr, sqlite, sse, stat, status, table, unit_file, units,
-    why,
+    document, elf, exit_report, explain, fdinfo, foreign, go_lines, go_owners, host, host_body,
+    host_guard, http_request, http_response, image, inspector, jsonl_tail, keeper_message,
+    kernel_record, kernel_walk, last_entry, limits, link, locks, lsof, machine_code, maps,
+    mcp_message, mountinfo, net, node_heap, notify, playbook, program, python_code, recording,
+    redact, scope_journal, service_output, services, session_message, smaps, sockaddr, sqlite, sse,
+    stat, status, table, unit_file, units, why,
 };
 
 /// A target: its name, and the function that gets the bytes.
@@ -98,6 +100,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("fdinfo", fdinfo::run),
     ("foreign", foreign::run),
     ("go_lines", go_lines::run),
+    ("go_owners", go_owners::run),
     ("host", host::run),
     ("host_body", host_body::run),
     ("host_guard", host_guard::run),
@@ -119,6 +122,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("mcp_message", mcp_message::run),
     ("mountinfo", mountinfo::run),
     ("net", net::run),
+    ("node_heap", node_heap::run),
     ("notify", notify::run),
     ("playbook", playbook::run),
     ("program", program::run),

@@ -16,8 +16,10 @@ use crate::observed_trace::is_alive;
 const ENOUGH: usize = 4;
 /// Between two walks of a process that grows.
 const PAUSE: Duration = Duration::from_millis(1500);
-/// The same if the program prints a few lines each time.
-const HEARD_PAUSE: Duration = Duration::from_secs(30);
+/// The same if the program prints a few lines each time: after the first walk, and at most. The
+/// first comes while the program starts, and knows little of what grows.
+const HEARD_PAUSE: Duration = Duration::from_secs(4);
+const LONGEST_HEARD_PAUSE: Duration = Duration::from_secs(30);
 /// A pause is at least this many times as long as the walk before.
 const PART: u32 = 4;
 /// The same if the walk stops all threads: a program that grows may lose two percent.
@@ -176,17 +178,18 @@ impl ProcessHeap {
     }
 
     fn pause(&self) -> Duration {
-        match self.target.as_ref().is_some_and(HeapTarget::is_heard) {
-            true => HEARD_PAUSE,
-            false => PAUSE,
-        }
+        let is_heard = self.target.as_ref().is_some_and(HeapTarget::is_heard);
+        let walks = self.answer.as_ref().map_or(0, |answer| answer.walks);
+        if is_heard { heard_pause(walks) } else { PAUSE }
     }
 
     /// How much longer a pause is than the walk before.
     fn part(&self) -> u32 {
-        match self.target.as_ref().is_some_and(HeapTarget::stops_all) {
-            true => PART_OF_ALL,
-            false => PART,
+        match &self.target {
+            Some(target) if target.stops_all() => PART_OF_ALL,
+            // Most of the walk is the work of a copy, beside the program and at a low priority.
+            Some(target) if target.is_heard() => 1,
+            _ => PART,
         }
     }
 
@@ -234,6 +237,12 @@ impl ProcessHeap {
         let asked = target.map(|target| target.ask(&fds, self.first.as_ref()));
         asked.unwrap_or_else(|| Err(HeapRefusal::new("no such process", "")))
     }
+}
+
+/// The pause after so many walks of a program that prints lines each time: twice the one before.
+fn heard_pause(walks: u32) -> Duration {
+    let times = 1_u32 << walks.saturating_sub(1).min(16);
+    HEARD_PAUSE.saturating_mul(times).min(LONGEST_HEARD_PAUSE)
 }
 
 /// What is open, by the place that opened it.

@@ -68,7 +68,7 @@ fn w22_the_line_that_used_a_descriptor_of_c_last_is_named() {
     let (child, _) = started(&program);
     let output = run(["why", &child.id().to_string(), "--json"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
-    let document: Value = serde_json::from_str(&output.text()).unwrap();
+    let document: Value = serde_json::from_str(output.text()).unwrap();
     let sites = &document["processes"][0]["sites"];
     // All were opened before; of 24 ends 12 were last written to, and 12 read.
     let lines = [line_of("// LAST WRITE"), line_of("// LAST READ")];
@@ -165,7 +165,7 @@ fn w22_the_owner_of_a_descriptor_of_go_is_found_or_not() {
         let (child, number) = started(&program);
         let output = run(["why", &child.id().to_string(), "--json", "--wait", "100ms"]);
         assert_eq!(output.code, 0, "{}", output.stderr);
-        let document: Value = serde_json::from_str(&output.text()).unwrap();
+        let document: Value = serde_json::from_str(output.text()).unwrap();
         let mut counts = [0, 0];
         for site in document["processes"][0]["sites"].as_array().unwrap() {
             for chain in site["why"]["chains"].as_array().unwrap() {
@@ -176,7 +176,7 @@ fn w22_the_owner_of_a_descriptor_of_go_is_found_or_not() {
                     Some("os.File") => counts[1] += count,
                     _ => {
                         let fds = chain["fds"].as_array().unwrap();
-                        let is_net = fds.iter().any(|fd| fd.to_string() == number);
+                        let is_net = fds.iter().any(|fd| fd.as_u64() == number.parse().ok());
                         assert!(is_net || !site["what"].as_str().unwrap().contains("socket"));
                     }
                 }

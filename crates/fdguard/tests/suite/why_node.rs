@@ -41,6 +41,13 @@ const CASES: [(&str, &str); 8] = [
     ("waits", "held by FileHandle ← waits() why.cjs:"),
 ];
 
+/// Tests run side by side, and Node has one port for its inspector.
+fn inspector_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    format!("--inspect-port={port}")
+}
+
 struct Victim {
     child: Child,
     input: ChildStdin,
@@ -51,12 +58,8 @@ struct Victim {
 impl Victim {
     fn start(node: &TestRuntime) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node/why.cjs");
-        // Tests run side by side, and Node has one port for its inspector.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
         let mut child = Command::new(&node.path)
-            .arg(format!("--inspect-port={port}"))
+            .arg(inspector_port())
             .arg(script)
             .env_remove("NODE_OPTIONS")
             .stdin(Stdio::piped())
@@ -141,7 +144,7 @@ fn basis(chain: &Value) -> String {
 fn ask(victim: &Victim) -> Value {
     let output = run(["why", &victim.pid(), "--json", "--wait", "100ms"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
-    let document: Value = serde_json::from_str(&output.text()).unwrap();
+    let document: Value = serde_json::from_str(output.text()).unwrap();
     document["processes"][0].clone()
 }
 
@@ -217,7 +220,7 @@ fn w22_plain_numbers_of_node_are_judged_by_two_walks() {
         }
         let output = asked.join().unwrap();
         assert_eq!(output.code, 0, "{}", output.stderr);
-        let document: Value = serde_json::from_str(&output.text()).unwrap();
+        let document: Value = serde_json::from_str(output.text()).unwrap();
         let mut chains = Vec::new();
         for site in document["processes"][0]["sites"].as_array().unwrap() {
             for chain in site["why"]["chains"].as_array().unwrap() {
@@ -244,4 +247,46 @@ fn w22_plain_numbers_of_node_are_judged_by_two_walks() {
             assert_eq!(right, about.len(), "{:?} {name}: {about:?}", node.path);
         }
     }
+}
+
+/// Opens files for some time and ends by itself, before anybody could ask at the end.
+const ENDING: &str = "
+const handles = new Map();
+const until = Date.now() + 20000;
+let count = 0;
+setInterval(async () => {
+  if (Date.now() > until) process.exit(0);
+  const handle = await require('fs').promises.open('/proc/self/stat');
+  handles.set(count += 1, handle);
+}, 100);
+";
+
+#[test]
+fn a_traced_program_that_ends_by_itself_has_answers_for_what_grew() {
+    let Some(node) = runtimes("node", &[22]).pop() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("ending.cjs");
+    std::fs::write(&script, ENDING).unwrap();
+    let output = run([
+        "trace".as_ref(),
+        "--why".as_ref(),
+        "--json".as_ref(),
+        "--".as_ref(),
+        node.path.as_os_str(),
+        inspector_port().as_ref(),
+        script.as_os_str(),
+    ]);
+    let found = output.json();
+    let sites = found["why"][0]["sites"].as_array().unwrap();
+    let texts = sites.iter().flat_map(|site| {
+        let chains = site["why"]["chains"].as_array().unwrap().iter();
+        chains.map(|chain| chain["text"].as_str().unwrap().to_owned())
+    });
+    let texts: Vec<String> = texts.collect();
+    let is_it = |text: &String| {
+        text.contains("FileHandle ← Map (") && text.contains("variable `handles` of ending.cjs")
+    };
+    assert!(texts.iter().any(is_it), "{texts:#?}");
 }
