@@ -40,7 +40,7 @@ const PAGE: usize = 4096;
 /// Seconds after which the copy ends, whatever happens.
 const PATIENCE: u64 = 120;
 /// A copy takes what is left of the processor.
-const NICE: usize = 10;
+const NICE: usize = 5;
 /// `xor eax, eax; ret`
 const RETURN_0: [u8; 3] = [0x31, 0xc0, 0xc3];
 
@@ -152,10 +152,21 @@ fn allow_copies() {
         } else {
             start
         };
-        buffer.copy_within(rest..filled, 0);
-        filled -= rest;
+        filled = move_to_front(&mut buffer, rest, filled);
     }
     sys::close(file);
+}
+
+/// Moves a part of a buffer to its beginning and returns its length. `copy_within` could panic.
+fn move_to_front(buffer: &mut [u8], from: usize, to: usize) -> usize {
+    for at in from..to {
+        if let Some(byte) = buffer.get(at).copied()
+            && let Some(place) = buffer.get_mut(at - from)
+        {
+            *place = byte;
+        }
+    }
+    to.saturating_sub(from)
 }
 
 /// The range of a line of `maps`, if it is private memory without a file.
@@ -250,7 +261,16 @@ fn end_after(seconds: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::private_memory;
+    use super::{move_to_front, private_memory};
+
+    #[test]
+    fn the_rest_of_a_buffer_is_kept() {
+        let mut buffer = *b"a line\nhalf";
+        let filled = buffer.len();
+        assert_eq!(move_to_front(&mut buffer, 7, filled), 4);
+        assert_eq!(buffer.get(..4), Some(&b"half"[..]));
+        assert_eq!(move_to_front(&mut buffer, filled, filled), 0);
+    }
 
     #[test]
     fn private_memory_has_no_file() {

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fdguard_attach::Target;
+use fdguard_proc::stat::ProcStat;
 use fdguard_why::{FirstWalk, NodeHeap};
 use fdguard_wire::{END_WALK, WAKE_INSPECTOR};
 
@@ -23,9 +24,9 @@ const WALK: &str = include_str!("node_walk.js");
 const MOST_HEAP: u64 = 50 << 20;
 /// What a snapshot takes, in heaps.
 const HEAPS: u64 = 12;
-/// The shortest time that a copy gets, and what it gets for a megabyte of heap.
-const DEADLINE: Duration = Duration::from_secs(15);
-const DEADLINE_PER_MB: Duration = Duration::from_secs(1);
+/// A copy that sleeps for so long waits for a thread that only the program has.
+const ASLEEP: Duration = Duration::from_secs(5);
+/// What a copy gets at most; then it ends itself. On a busy machine it has little of the processor.
 const LONGEST: Duration = Duration::from_secs(110);
 /// How long the copy may take to open its pipe.
 const OPENING: Duration = Duration::from_secs(5);
@@ -101,7 +102,6 @@ struct Copy<'a> {
     /// Ranges that the program keeps out of copies.
     kept_out: Vec<(u64, u64)>,
     stop: Duration,
-    heap: u64,
 }
 
 impl<'a> Copy<'a> {
@@ -144,14 +144,13 @@ impl<'a> Copy<'a> {
                 Err(HeapRefusal::new(reason, way))
             }
             Some("copied") => {
-                let (inside, took, heap) = (number(), number(), number());
+                let (inside, took) = (number(), number());
                 let copy = Self {
                     pid,
                     target,
                     inside: inside.try_into().unwrap_or(0),
                     kept_out,
                     stop: stop.max(Duration::from_nanos(took)),
-                    heap,
                 };
                 Ok(Some(copy).filter(|copy| copy.inside > 0))
             }
@@ -164,20 +163,28 @@ impl<'a> Copy<'a> {
         let outside = PidNames::of(self.pid).outside(self.inside);
         let outside = outside.ok_or("the copy of the process ended")?;
         let mut pipe = open_pipe(outside).ok_or("the copy of the process ended")?;
-        let megabytes = u32::try_from(self.heap >> 20).unwrap_or(u32::MAX);
-        let time = DEADLINE.max(DEADLINE_PER_MB.saturating_mul(megabytes));
-        let end = Instant::now() + time.min(LONGEST);
+        let mut awake = Instant::now();
+        let end = awake + LONGEST;
         let mut bytes = Vec::new();
         let mut room = vec![0; 1 << 16];
         loop {
             match pipe.read(&mut room) {
                 Ok(0) => return Ok(bytes),
-                Ok(length) => bytes.extend(room.iter().take(length)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(LOOK),
+                Ok(length) => {
+                    bytes.extend(room.iter().take(length));
+                    awake = Instant::now();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    thread::sleep(LOOK);
+                    if !is_asleep(outside) {
+                        awake = Instant::now();
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.to_string()),
             }
-            if Instant::now() >= end || bytes.len() > MOST_READ {
+            let is_stuck = awake.elapsed() >= ASLEEP;
+            if is_stuck || Instant::now() >= end || bytes.len() > MOST_READ {
                 return Err("the copy of the process has not finished in time".to_owned());
             }
         }
@@ -236,6 +243,12 @@ fn open_pipe(copy: u32) -> Option<File> {
         thread::sleep(LOOK);
     }
     None
+}
+
+/// Whether a process waits, for anything but the processor and the disk.
+fn is_asleep(pid: u32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S')
 }
 
 /// Private memory that the program keeps out of copies.
