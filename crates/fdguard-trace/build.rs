@@ -1,5 +1,5 @@
-//! Builds the injected library (`fdguard-preload`) as a shared object and embeds it, so that
-//! fdguard is a single binary.
+//! Builds the injected library (`fdguard-preload`) as a shared object and embeds it, compressed, so
+//! that fdguard is a single binary.
 //!
 //! It is the same source as the workspace's crates, compiled once more without the standard library
 //! and with its names exported. `preload` and `wire` are links to these sources: a published
@@ -8,8 +8,12 @@
 //! because a package in a registry has no workspace around it.
 
 use std::env;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 
 /// What the library and the record layout have in common.
 const COMMON: [&str; 8] = [
@@ -58,7 +62,20 @@ fn main() {
         // An empty library is reported at run time: launch tracing does not support this machine.
         panic!("{}: {error}", library.display());
     }
-    println!("cargo::rustc-env=FDGUARD_PRELOAD={}", library.display());
+    match compress(&library) {
+        Ok(packed) => println!("cargo::rustc-env=FDGUARD_PRELOAD={}", packed.display()),
+        Err(error) => panic!("{}: {error}", library.display()),
+    }
+}
+
+/// Writes a file compressed, and returns where.
+fn compress(path: &Path) -> io::Result<PathBuf> {
+    let bytes = std::fs::read(path)?;
+    let packed = path.with_extension("so.zlib");
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&bytes)?;
+    std::fs::write(&packed, encoder.finish()?)?;
+    Ok(packed)
 }
 
 fn is_supported(target: &str) -> bool {

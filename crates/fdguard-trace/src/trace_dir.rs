@@ -1,18 +1,28 @@
 //! The private directory of a trace: the injected library, and the files of the traced processes.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use flate2::read::ZlibDecoder;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use tempfile::TempDir;
 
 use crate::{node, stale_dirs};
 
-/// The injected library, built by this crate's build script.
-const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
+/// The injected library, built and compressed by this crate's build script.
+const PACKED: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
+static LIBRARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut bytes = Vec::new();
+    // What does not unpack is reported like a machine without a library.
+    match ZlibDecoder::new(PACKED).read_to_end(&mut bytes) {
+        Ok(_) => bytes,
+        Err(_) => Vec::new(),
+    }
+});
 pub(crate) const LIBRARY_NAME: &str = "libfdguard_preload.so";
 /// The module that Node loads.
 const NODE_AGENT: &[u8] = node::AGENT.as_bytes();
@@ -29,7 +39,7 @@ pub(crate) struct TraceDir {
 /// The injected library's bytes, for inspection; empty if there is none for this machine.
 #[must_use]
 pub fn library() -> &'static [u8] {
-    LIBRARY
+    &LIBRARY
 }
 
 /// Whether there is a library for this machine.
@@ -85,7 +95,7 @@ fn fill(parent: &Path) -> io::Result<TraceDir> {
         .prefix(stale_dirs::PREFIX)
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir_in(parent)?;
-    for (name, bytes) in [(LIBRARY_NAME, LIBRARY), (NODE_AGENT_NAME, NODE_AGENT)] {
+    for (name, bytes) in [(LIBRARY_NAME, library()), (NODE_AGENT_NAME, NODE_AGENT)] {
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create_new(true)
