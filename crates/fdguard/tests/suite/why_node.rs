@@ -249,16 +249,21 @@ fn w22_plain_numbers_of_node_are_judged_by_two_walks() {
     }
 }
 
-/// Opens files for some time and ends by itself, before anybody could ask at the end.
+/// Opens files until it was copied twice, and ends by itself before anybody could ask at the end.
 const ENDING: &str = "
+const fs = require('fs');
 const handles = new Map();
-const until = Date.now() + 20000;
-let count = 0;
+let [count, copies, wasCopied] = [0, 0, false];
 setInterval(async () => {
-  if (Date.now() > until) process.exit(0);
-  const handle = await require('fs').promises.open('/proc/self/stat');
+  const handle = await fs.promises.open('/proc/self/stat');
   handles.set(count += 1, handle);
 }, 100);
+setInterval(() => {
+  const isCopied = fs.readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8') !== '';
+  if (wasCopied && !isCopied) copies += 1;
+  wasCopied = isCopied;
+  if (copies === 2) setTimeout(() => process.exit(0), 300);
+}, 20);
 ";
 
 #[test]
@@ -278,6 +283,12 @@ fn a_traced_program_that_ends_by_itself_has_answers_for_what_grew() {
         inspector_port().as_ref(),
         script.as_os_str(),
     ]);
+    assert!(
+        !output.stdout.is_empty(),
+        "{}: {}",
+        output.code,
+        output.stderr
+    );
     let found = output.json();
     let sites = found["why"][0]["sites"].as_array().unwrap();
     let texts = sites.iter().flat_map(|site| {
