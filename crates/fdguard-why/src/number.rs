@@ -241,7 +241,8 @@ fn unknown(group: &[u32]) -> Chain {
     chain(Basis::OneWalk, group.to_vec(), text.to_owned())
 }
 
-fn chain(basis: Basis, fds: Vec<u32>, text: String) -> Chain {
+/// A chain without an owner: only numbers are known.
+pub(crate) fn chain(basis: Basis, fds: Vec<u32>, text: String) -> Chain {
     Chain {
         basis,
         count: fds.len(),

@@ -11,7 +11,7 @@ use super::search::NodeLife;
 use super::{NodeHeap, NumberPlace};
 use crate::answer::{Basis, Chain};
 use crate::hop::Hop;
-use crate::number::FirstWalk;
+use crate::number::{FirstWalk, chain};
 
 /// Fewer numbers prove nothing.
 const ENOUGH: usize = 3;
@@ -136,19 +136,6 @@ fn number_chain(fds: Vec<u32>, shown: ShownPlace) -> Chain {
         holders: shown.hops,
         root: shown.life.map(|life| life.text()),
         ..chain(Basis::TwoWalks, fds, text)
-    }
-}
-
-fn chain(basis: Basis, fds: Vec<u32>, text: String) -> Chain {
-    Chain {
-        basis,
-        count: fds.len(),
-        fds,
-        owner: None,
-        holders: Vec::new(),
-        root: None,
-        also: None,
-        text,
     }
 }
 
