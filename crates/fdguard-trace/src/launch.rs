@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use crate::Error;
 use crate::kernel::KernelSource;
 use crate::mixed::MixedSource;
+use crate::own_child::OwnChild;
 use crate::preload::PreloadSource;
 use crate::program::TracedProgram;
 use crate::protection::Protection;
@@ -38,7 +39,7 @@ pub struct Options {
 /// A program that was launched under the tracer.
 #[derive(Debug)]
 pub struct TracedCommand {
-    child: Child,
+    child: OwnChild,
     /// What it records.
     pub session: TraceSession,
     reason: Option<SourceReason>,
@@ -118,7 +119,7 @@ impl TracedCommand {
 
     /// Its standard output and standard error, if it was started as a server; returned once.
     pub fn take_output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
-        self.child.stdout.take().zip(self.child.stderr.take())
+        self.child.take_output()
     }
 
     /// Whether it has ended.
@@ -140,21 +141,12 @@ impl TracedCommand {
     /// forbid it.
     #[must_use]
     pub fn handle(&self) -> Option<OwnedFd> {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+        self.child.handle()
     }
 
     /// Passes a signal on to it, unless it has ended.
     pub fn signal(&mut self, signal: rustix::process::Signal) -> io::Result<()> {
-        // Not yet waited for, so the pid is still its own.
-        if self.child.try_wait()?.is_none()
-            && let Some(pid) = i32::try_from(self.pid())
-                .ok()
-                .and_then(rustix::process::Pid::from_raw)
-        {
-            rustix::process::kill_process(pid, signal)?;
-        }
-        Ok(())
+        self.child.signal(signal)
     }
 }
 
@@ -169,8 +161,8 @@ fn prepare(command: &[OsString], options: &Options) -> Command {
     start
 }
 
-fn spawn(command: &[OsString], start: &mut Command) -> Result<Child, Error> {
-    start.spawn().map_err(|source| {
+fn spawn(command: &[OsString], start: &mut Command) -> Result<OwnChild, Error> {
+    start.spawn().map(OwnChild::new).map_err(|source| {
         let name = command.first().cloned().unwrap_or_default();
         let program = name.display().to_string();
         match source.kind() {

@@ -30,6 +30,7 @@ mod module_files;
 mod node;
 mod observed_trace;
 mod omission;
+mod own_child;
 mod pid_namespace;
 mod preload;
 mod program;

@@ -121,24 +121,66 @@ pub(crate) fn poke(tid: u32, address: u64, word: u64) -> io::Result<()> {
     request(libc::PTRACE_POKEDATA, tid, address, word).map(drop)
 }
 
-/// What has happened to the thread since it was last resumed; `None` while it runs.
+/// What has happened to the thread since it was last resumed; `None` while it runs. An end is seen
+/// again until [`take_end`].
 pub(crate) fn poll_stop(tid: u32) -> io::Result<Option<Stop>> {
-    let mut status: c_int = 0;
-    let id = pid_t::try_from(tid).map_err(io::Error::other)?;
-    // SAFETY: the status is ours and outlives the call.
-    let waited = unsafe { libc::waitpid(id, &raw mut status, libc::__WALL | libc::WNOHANG) };
-    match waited {
-        0 => Ok(None),
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(Some(stop_of(status))),
+    // The kernel shows stops of traced threads whatever was asked for, so one look is for both.
+    let look = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
+    let Some(seen) = wait(tid, look)? else {
+        return Ok(None);
+    };
+    if seen.is_end() {
+        return Ok(Some(Stop::Ended));
+    }
+    match wait(tid, libc::WSTOPPED) {
+        Ok(taken) => Ok(taken.map(|change| stop_of(change.status))),
+        // It was killed meanwhile: it is there, and nothing of it is a stop.
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(Some(Stop::Ended)),
+        Err(error) => Err(error),
     }
 }
 
-fn stop_of(status: c_int) -> Stop {
-    if !libc::WIFSTOPPED(status) {
-        return Stop::Ended;
+/// Lets whoever waits for a thread that has ended know: until then the kernel keeps it for the
+/// tracer, and threads that wait for its end go on waiting.
+pub(crate) fn take_end(tid: u32) -> io::Result<()> {
+    wait(tid, libc::WEXITED).map(drop)
+}
+
+/// A change of a thread's state.
+struct Change {
+    code: c_int,
+    /// For a stop a signal, and an event above it.
+    status: c_int,
+}
+
+impl Change {
+    fn is_end(&self) -> bool {
+        matches!(
+            self.code,
+            libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED
+        )
     }
-    match (libc::WSTOPSIG(status), status >> 16) {
+}
+
+fn wait(tid: u32, kind: c_int) -> io::Result<Option<Change>> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = kind | libc::__WALL | libc::WNOHANG;
+    // SAFETY: the information is ours and outlives the call.
+    if unsafe { libc::waitid(libc::P_PID, tid, info.as_mut_ptr(), options) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all bytes were zero before the kernel wrote, and its fields are numbers.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: waitid has filled the fields of a child, or they are zero.
+    let pid = unsafe { info.si_pid() };
+    // SAFETY: as above.
+    let status = unsafe { info.si_status() };
+    let code = info.si_code;
+    Ok((pid != 0).then_some(Change { code, status }))
+}
+
+fn stop_of(change: c_int) -> Stop {
+    match (change & 0xff, change >> 8) {
         (signal, 0) if signal == libc::SIGTRAP | 0x80 => Stop::Syscall,
         (signal, 0) => Stop::Signal(signal),
         (libc::SIGTRAP, _event) => Stop::Event,

@@ -144,6 +144,9 @@ impl SeizedThread {
         if let Some(stop) = stop {
             self.is_stopped = stop != Stop::Ended;
             self.is_interrupted = matches!(stop, Stop::Event | Stop::Group);
+            if stop == Stop::Ended && !is_own_child(self.tid) {
+                ptrace::take_end(self.tid)?;
+            }
         }
         Ok(stop)
     }
@@ -233,6 +236,13 @@ pub(crate) fn own_tid() -> u64 {
         .get()
         .unsigned_abs()
         .into()
+}
+
+/// Whether this is a process that this one has started: whoever started it waits for its end.
+fn is_own_child(tid: u32) -> bool {
+    let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
+    number_of(&status, b"Tgid") == Some(tid.into())
+        && number_of(&status, b"PPid") == Some(std::process::id().into())
 }
 
 /// Whether a thread ends, or is gone. One that was killed while it was stopped is traced by this

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -184,7 +185,7 @@ fn a_program_that_ends_meanwhile() {
 /// Ends the program at a step of the tracer; returns whether the tracer had so many, and `None` if
 /// it found no thread to borrow.
 fn try_to_end_at(at: usize) -> Option<bool> {
-    let victim = Borrowed::start("read");
+    let mut victim = Borrowed::start("read");
     victim.wait_until_it_waits();
     let target = Target::examine(victim.pid()).unwrap();
     let pid = rustix::process::Pid::from_raw(victim.pid().cast_signed()).unwrap();
@@ -205,7 +206,13 @@ fn try_to_end_at(at: usize) -> Option<bool> {
         Err(error) => matches!(error, Error::Ended),
     };
     assert!(is_fine, "{at}: {called:?}");
-    Some(steps.into_inner() > at)
+    let is_killed = steps.into_inner() > at;
+    if is_killed {
+        // The end of an own child is left to whoever started it.
+        let status = victim.child.wait().unwrap();
+        assert_eq!(status.signal(), Some(9), "{at}: {status}");
+    }
+    Some(is_killed)
 }
 
 #[test]

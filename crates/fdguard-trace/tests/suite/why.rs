@@ -301,7 +301,7 @@ fn w22_a_program_that_is_asked_while_it_starts_and_ends_ends_as_it_would() {
             continue;
         };
         let mut answered = 0;
-        for _ in 0..3 {
+        for _ in 0..10 {
             let mut child = Command::new(&python).args(["-c", SHORT]).spawn().unwrap();
             let status = loop {
                 // Before its start and at its end there is no interpreter: that is an answer, too.
