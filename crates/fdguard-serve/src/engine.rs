@@ -89,7 +89,7 @@ impl<'p> Engine<'p> {
             probe,
             options,
             settings,
-            radar: Radar::new(),
+            radar: Radar::background(),
             roster: Roster::default(),
             watched: HashMap::new(),
             workloads: HashMap::new(),

@@ -21,7 +21,7 @@ use crate::serve::LogSink;
 use crate::service::ServiceKey;
 use crate::store::StoreWriter;
 use crate::trace_keeper::TraceKeeper;
-use crate::web::{Published, WebOrder};
+use crate::web::{Published, SuppressOrder};
 
 /// Seconds between two repetitions of open alerts.
 const REPEAT: f64 = 60.0;
@@ -363,16 +363,10 @@ impl Reporter {
     }
 
     /// A request of a person.
-    pub(crate) fn obey(&mut self, book: &mut FindingBook, order: WebOrder) {
-        let WebOrder::Suppress {
-            id,
-            reason,
-            until,
-            answer,
-        } = order;
-        let accepted = book.accept(id, &reason, until);
+    pub(crate) fn suppress(&mut self, book: &mut FindingBook, order: SuppressOrder) {
+        let accepted = book.accept(order.id, &order.reason, order.until);
         let is_known = accepted.is_some();
-        if let (Some(accepted), Some(record)) = (accepted, book.record(id).cloned()) {
+        if let (Some(accepted), Some(record)) = (accepted, book.record(order.id).cloned()) {
             let at = self.published.overview().taken_at;
             let mut shown = Overview::clone(&self.published.overview());
             shown.findings = book.records().into_iter().cloned().collect();
@@ -388,7 +382,7 @@ impl Reporter {
             }
         }
         // The client may have gone.
-        let _gone = answer.send(is_known);
+        let _gone = order.answer.send(is_known);
     }
 }
 

@@ -31,14 +31,12 @@ use crate::push;
 use crate::reporter::{Couriers, ReportPace, Reporter};
 use crate::store::{StoreFile, StoreOptions, StoreWriter};
 use crate::trace_keeper::{TraceKeeper, TraceOptions};
-use crate::web::{Published, WebApi, WebOrder, WebServer, WebSettings, WebSources};
+use crate::web::{LoopOrder, Published, WebApi, WebServer, WebSettings, WebSources};
 
 /// Requests that may wait for the loop.
 const ORDERS: usize = 16;
 /// Time for the last answers and messages.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// The longest wait for the next tick without looking for a stop.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What to serve.
 #[derive(Debug)]
@@ -120,7 +118,7 @@ fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
 pub struct Serving {
     addresses: Vec<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
-    stop_loop: SyncSender<()>,
+    orders: SyncSender<LoopOrder>,
     loop_thread: Option<JoinHandle<()>>,
     web_thread: Option<JoinHandle<()>>,
 }
@@ -144,13 +142,11 @@ impl Serving {
             traces: options.trace.as_ref().map(|trace| trace.dir.clone()),
         };
         let published = Arc::clone(&parts.published);
-        let api = WebApi::new(options.web.clone(), published, orders, sources);
+        let api = WebApi::new(options.web.clone(), published, orders.clone(), sources);
         let (addresses, stop, web_thread) = start_web(api, sockets, tasks)?;
-        let (stop_loop, stopped) = sync_channel(1);
         let ticks = ServeLoop {
             every: options.every,
             orders: received,
-            stopped,
         };
         let thread = std::thread::Builder::new().name("fdguard-loop".to_owned());
         let spawned = thread.spawn(move || ticks.run(&probe, parts, couriers));
@@ -158,7 +154,7 @@ impl Serving {
         Ok(Self {
             addresses,
             stop: Some(stop),
-            stop_loop,
+            orders,
             loop_thread: Some(loop_thread),
             web_thread: Some(web_thread),
         })
@@ -172,8 +168,8 @@ impl Serving {
 
     /// Ends everything: the loop first, so that its last messages are sent.
     pub fn stop(mut self) {
-        // Full: a stop is on its way already.
-        let _on_its_way = self.stop_loop.try_send(());
+        // The loop takes what was asked before; if it is gone, nothing is left to stop.
+        let _gone = self.orders.send(LoopOrder::Stop);
         if let Some(thread) = self.loop_thread.take() {
             drop(thread.join());
         }
@@ -338,8 +334,7 @@ impl LoopParts {
 /// The loop: a tick when it is due, requests in between.
 struct ServeLoop {
     every: Duration,
-    orders: Receiver<WebOrder>,
-    stopped: Receiver<()>,
+    orders: Receiver<LoopOrder>,
 }
 
 impl ServeLoop {
@@ -367,12 +362,10 @@ impl ServeLoop {
                 reporter.report(&mut engine.book, overview, &events, now.as_secs_f64());
                 next = self.next_tick(&mut engine, next, began.elapsed());
             }
-            if self.stopped.try_recv().is_ok() {
-                return;
-            }
-            let wait = next.saturating_sub(began.elapsed()).min(PATIENCE);
+            let wait = next.saturating_sub(began.elapsed());
             match self.orders.recv_timeout(wait) {
-                Ok(order) => reporter.obey(&mut engine.book, order),
+                Ok(LoopOrder::Suppress(order)) => reporter.suppress(&mut engine.book, order),
+                Ok(LoopOrder::Stop) => return,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
             }

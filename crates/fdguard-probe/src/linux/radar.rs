@@ -1,6 +1,5 @@
 //! The radar: every process on the host, a few system calls each, no privilege.
 
-use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
@@ -9,6 +8,7 @@ use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::{Gap, Pid, Text};
 use fdguard_proc::{comm, stat::ProcStat, status::ProcStatus};
 use jiff::Timestamp;
+use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 
 use super::files::Listing;
@@ -22,9 +22,11 @@ const CHUNK: usize = 64;
 /// Scans the whole host repeatedly, reading again only what can have changed.
 #[derive(Debug, Default)]
 pub struct Radar {
-    known: HashMap<Pid, KnownProcess>,
+    known: FxHashMap<Pid, KnownProcess>,
     looks: u64,
     depth: Depth,
+    /// Whether it leaves the other cores to whoever needs them.
+    is_background: bool,
 }
 
 /// How much is read about each process.
@@ -63,6 +65,15 @@ impl Radar {
         Self::default()
     }
 
+    /// A radar for scans that nobody waits for, on one core: threads cost more than they do.
+    #[must_use]
+    pub fn background() -> Self {
+        Self {
+            is_background: true,
+            ..Self::default()
+        }
+    }
+
     /// A radar for a single scan: it omits the start times. With more than a thousand processes,
     /// and unless `all` is set, it omits more, and reports that.
     #[must_use]
@@ -83,10 +94,9 @@ impl Radar {
             .map_err(|error| Error::io("list of processes", error))?;
         self.looks += 1;
         if self.depth == Depth::Whole {
-            self.known = looked
-                .iter()
-                .map(|known| (known.row.pid, known.clone()))
-                .collect();
+            self.known.clear();
+            let known = looked.iter().map(|known| (known.row.pid, known.clone()));
+            self.known.extend(known);
         }
         let rows: Vec<HostRow> = looked.into_iter().map(|known| known.row).collect();
         let mut gaps: Vec<Gap> = count_gap(&rows).into_iter().collect();
@@ -108,7 +118,11 @@ impl Radar {
         let dir = files::open_dir_at(&probe.proc, c".")?;
         let mut names = vec![MaybeUninit::uninit(); 1 << 13];
         let listing = Mutex::new(Listing::of(dir.as_fd(), &mut names)?);
-        let parts = workers::run(workers::cores().min(probe.processes() / CHUNK + 1), || {
+        let threads = match self.is_background {
+            true => 1,
+            false => workers::cores().min(probe.processes() / CHUNK + 1),
+        };
+        let parts = workers::run(threads, || {
             let mut part = Vec::new();
             let mut buffer = Vec::new();
             let mut pids = Vec::with_capacity(CHUNK);

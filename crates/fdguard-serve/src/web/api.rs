@@ -128,16 +128,22 @@ impl Published {
     }
 }
 
-/// What a request asks of the loop.
+/// What the loop is woken for before its next tick.
 #[derive(Debug)]
-pub(crate) enum WebOrder {
+pub(crate) enum LoopOrder {
     /// Accept a finding.
-    Suppress {
-        id: u64,
-        reason: String,
-        until: Option<Timestamp>,
-        answer: oneshot::Sender<bool>,
-    },
+    Suppress(SuppressOrder),
+    /// The program ends.
+    Stop,
+}
+
+/// A person accepts a finding.
+#[derive(Debug)]
+pub(crate) struct SuppressOrder {
+    pub(crate) id: u64,
+    pub(crate) reason: String,
+    pub(crate) until: Option<Timestamp>,
+    pub(crate) answer: oneshot::Sender<bool>,
 }
 
 /// What requests read besides the overview.
@@ -158,7 +164,7 @@ pub(crate) struct WebSources {
 pub(crate) struct WebApi {
     pub(crate) settings: WebSettings,
     pub(crate) published: Arc<Published>,
-    pub(crate) orders: std::sync::mpsc::SyncSender<WebOrder>,
+    pub(crate) orders: std::sync::mpsc::SyncSender<LoopOrder>,
     pub(crate) sources: WebSources,
     pub(crate) closing: CancellationToken,
     dear: Semaphore,
@@ -170,7 +176,7 @@ impl WebApi {
     pub(crate) fn new(
         settings: WebSettings,
         published: Arc<Published>,
-        orders: std::sync::mpsc::SyncSender<WebOrder>,
+        orders: std::sync::mpsc::SyncSender<LoopOrder>,
         sources: WebSources,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -319,12 +325,12 @@ async fn suppress(
         return Err(Problem::senseless(detail).at("reason".to_owned()));
     }
     let (answer, answered) = oneshot::channel();
-    let order = WebOrder::Suppress {
+    let order = LoopOrder::Suppress(SuppressOrder {
         id,
         reason,
         until: body.until,
         answer,
-    };
+    });
     let busy = || {
         let detail = "too many requests are waiting";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)

@@ -36,9 +36,10 @@ pub(super) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
         let (reason, way) = refusal.split_once(": ").unwrap_or((&refusal, ""));
         return Err(HintedError::look(format!("process {}: {reason}", args.pid), way).into());
     }
-    if of_pid.is_empty() {
-        let message = format!("process {} holds nothing that was seen", args.pid);
-        return Err(HintedError::look(message, "ask again while it runs").into());
+    if of_pid.iter().all(|one| one.sites.is_empty()) {
+        let message = format!("process {}: nothing that it holds was seen", args.pid);
+        let way = "ask again while it runs, or start it with fdguard trace --why -- COMMAND";
+        return Err(HintedError::look(message, way).into());
     }
     if args.json {
         output::emit(args.output.as_deref(), |out| {

@@ -56,6 +56,27 @@ fn w22_a_question_that_cannot_be_answered_is_refused() {
     assert_eq!(output.code, 2, "{}", output.stderr);
 }
 
+#[test]
+fn w22_a_program_of_which_nothing_was_seen_is_no_answer() {
+    if !testkit::is_root() {
+        return testkit::skip("needs root");
+    }
+    // The library cannot enter it, and it opens nothing while the kernel traces it.
+    let Ok(mut program) = Command::new("busybox").args(["sleep", "100"]).spawn() else {
+        return testkit::skip("no busybox: testkit/packages brings it");
+    };
+    let output = run(["why", "--wait", "1s", &program.id().to_string()]);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert_eq!(output.code, 3, "{}", output.stderr);
+    assert!(
+        output.stderr.contains("nothing that it holds was seen"),
+        "{}",
+        output.stderr
+    );
+    assert_eq!(output.text(), "");
+}
+
 /// Keeps a file for each connection, and its number for every other, in plain lists.
 const SERVER: &str = "
 import os, socket
