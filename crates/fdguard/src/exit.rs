@@ -120,7 +120,7 @@ fn say(text: &str, hint: Option<&str>) {
 }
 
 /// A reader that closes the pipe early is not a failure.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<std::io::Error>();
         let json = cause

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::exit;
+
 /// Writes a result for people with `write`: with colours on a terminal, without them elsewhere.
 pub fn emit_styled(
     file: Option<&Path>,
@@ -18,9 +20,17 @@ pub fn emit_styled(
     }
     let stdout = anstream::AutoStream::auto(io::stdout().lock());
     let mut out = BufWriter::with_capacity(1 << 16, stdout);
-    write(&mut out)?;
-    out.flush()?;
-    Ok(())
+    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    despite_early_leave(written)
+}
+
+/// A reader that has left (`| head -1`) has what it wanted: the command goes on to its own exit
+/// code, however fast the reader was.
+fn despite_early_leave(written: anyhow::Result<()>) -> anyhow::Result<()> {
+    written.or_else(|error| match exit::is_broken_pipe(&error) {
+        true => Ok(()),
+        false => Err(error),
+    })
 }
 
 /// Standard output without the standard library's search for line breaks, which is slow for long
@@ -45,9 +55,8 @@ pub fn emit(
     match file {
         None => {
             let mut out = BufWriter::with_capacity(1 << 16, PlainStdout);
-            write(&mut out)?;
-            out.flush()?;
-            Ok(())
+            let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+            despite_early_leave(written)
         }
         Some(path) => write_file(path, write).with_context(|| path.display().to_string()),
     }
