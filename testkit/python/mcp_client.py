@@ -210,6 +210,7 @@ async def a_fix_is_proven(client):
         return await call(client, "check", {"command": [sys.executable, "-c", code, str(port)], **exercise})
 
     failed = await check(LEAKY)
+    assert failed.structured_content, failed
     assert failed.structured_content["check"]["passed"] is False, failed
     assert len(text(failed).splitlines()) < 20 and text(failed).startswith("check failed"), failed
     passed = await check(LEAKY.replace("kept.append(open(\"/etc/passwd\"))", "pass"))

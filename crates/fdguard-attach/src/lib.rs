@@ -13,6 +13,7 @@ mod remote_call;
 mod step;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 mod unsupported;
+mod unwind_index;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod x86_64;
 
@@ -22,6 +23,7 @@ pub use remote_call::RemoteCall;
 pub use step::Step;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub use unsupported::NoTarget as Target;
+pub use unwind_index::is_usable_index;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use x86_64::Target;
 #[cfg(all(feature = "fuzzing", target_os = "linux", target_arch = "x86_64"))]

@@ -10,6 +10,7 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder as _};
 use rustc_hash::FxHashMap;
 
+use crate::unwind_index::is_usable_index;
 use crate::x86_64::image::{Functions, Image};
 use crate::x86_64::judge::{Frame, Place, StackEnd, is_allocator, is_allocator_file};
 use crate::x86_64::maps::{Module, Region, modules, regions};
@@ -228,6 +229,7 @@ impl UnwindTable {
     }
 
     fn sections(self, module: &Module) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
+        let is_usable = is_usable_index(&self.header, self.header_at);
         // The file's addresses are taken to begin where the module begins.
         let range = |at: u64, bytes: &[u8]| Some(at..at + bytes.len() as u64);
         ExplicitModuleSectionInfo {
@@ -235,7 +237,7 @@ impl UnwindTable {
             text_svma: Some(module.start..module.end),
             eh_frame_hdr_svma: range(self.header_at, &self.header),
             eh_frame_svma: range(self.frames_at, &self.frames),
-            eh_frame_hdr: Some(self.header),
+            eh_frame_hdr: is_usable.then_some(self.header),
             eh_frame: Some(self.frames),
             ..Default::default()
         }

@@ -24,6 +24,16 @@ fn the_history_names_the_restart_after_which_growth_began() {
         leaking.tell("1 file");
         super::harness::finding(overview, pid, "leak")
     });
+    // What was listed is kept with the next sample, which comes every other tick.
+    server.wait("a long list of files", |overview| {
+        let watched = super::harness::watched(overview, pid)?;
+        let classes = watched["classes"].as_array()?.iter();
+        let mut files = classes.filter(|class| class["class"] == "regular");
+        files
+            .any(|class| class["count"].as_u64() > Some(20))
+            .then_some(())
+    });
+    server.ticks(4);
     leaking.finish();
     let state = server.stop();
     let path = state.path().join("history.db");

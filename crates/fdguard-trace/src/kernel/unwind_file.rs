@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use fdguard_attach::is_usable_index;
 use framehop::ExplicitModuleSectionInfo;
 use gimli::{
     BaseAddresses, CieOrFde, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindSection,
@@ -60,7 +61,7 @@ struct TableBytes {
 }
 
 impl UnwindFile {
-    /// Reads the tables of a file; `None` if it is not a 64-bit ELF file.
+    /// Reads the tables of a file; a damaged index is left out. `None` if it is not a 64-bit ELF file.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let cache = ReadCache::new(File::open(path).ok()?);
         let header = Header::parse(&cache).ok()?;
@@ -100,7 +101,10 @@ impl UnwindFile {
             match name {
                 b".text" => found.text = Some(range),
                 b".got" => found.got = Some(range),
-                b".eh_frame_hdr" => found.header = bytes(),
+                b".eh_frame_hdr" => {
+                    found.header =
+                        bytes().filter(|table| is_usable_index(&table.bytes, table.range.start));
+                }
                 b".eh_frame" => found.frames = bytes(),
                 b".debug_frame" => found.debug_frames = bytes(),
                 _ => {}

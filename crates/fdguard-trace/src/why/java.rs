@@ -27,6 +27,8 @@ const OBJECT: u64 = 28;
 /// much on a busy machine. The walk ends when that is over.
 const STOP_PER_OBJECT: Duration = Duration::from_nanos(4400);
 const SHORTEST_STOP: Duration = Duration::from_millis(250);
+/// The same if a walk is demanded: a walk of 50 ms took longer than 250 ms at a load of 15.
+const FORCED_SHORTEST_STOP: Duration = Duration::from_secs(5);
 /// What the objects and references take at most, about 500,000 and a million: where the heap in use
 /// has more of them than expected, the walk ends there.
 const ROOM: u64 = 16 << 20;
@@ -40,6 +42,33 @@ const LOOK: Duration = Duration::from_millis(2);
 /// How long the library's thread takes to end at most.
 const LEAVING: Duration = Duration::from_secs(2);
 
+/// What a walk may cost.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    heap: u64,
+    room: u64,
+    stop_per_object: Duration,
+    least_stop: Duration,
+    deadline: Duration,
+}
+
+impl Limits {
+    const USUAL: Self = Self {
+        heap: MOST_HEAP,
+        room: ROOM,
+        stop_per_object: STOP_PER_OBJECT,
+        least_stop: SHORTEST_STOP,
+        deadline: DEADLINE,
+    };
+    const FORCED: Self = Self {
+        heap: u64::MAX,
+        room: FORCED_ROOM,
+        least_stop: FORCED_SHORTEST_STOP,
+        deadline: FORCED_DEADLINE,
+        ..Self::USUAL
+    };
+}
+
 /// What a walk would cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpectedStop {
@@ -47,7 +76,7 @@ pub struct ExpectedStop {
     pub heap: u64,
     /// How many objects that may be at most.
     pub objects: u64,
-    /// How long the program may be stopped.
+    /// How long the program may be stopped if the walk is demanded.
     pub stop: Duration,
 }
 
@@ -58,7 +87,9 @@ impl ExpectedStop {
         Self {
             heap,
             objects,
-            stop: STOP_PER_OBJECT.saturating_mul(count).max(SHORTEST_STOP),
+            stop: STOP_PER_OBJECT
+                .saturating_mul(count)
+                .max(FORCED_SHORTEST_STOP),
         }
     }
 }
@@ -89,7 +120,12 @@ pub fn expected_stop(pid: u32) -> Option<ExpectedStop> {
         return None;
     }
     let target = Target::examine(pid).ok()?;
-    let walk = JavaWalk::begin(pid, &target, 0, 1 << 16, DEADLINE, true).ok()?;
+    let limits = Limits {
+        heap: 0,
+        room: 1 << 16,
+        ..Limits::USUAL
+    };
+    let walk = JavaWalk::begin(pid, &target, &limits).ok()?;
     Some(ExpectedStop::of(walk.head.heap)).filter(|expected| expected.heap > 0)
 }
 
@@ -103,12 +139,15 @@ pub(super) fn ask(
 ) -> Result<HeapAnswer, HeapRefusal> {
     let room = limit::room(pid)
         .map_err(|reason| HeapRefusal::new(reason, "raise the limit, or restart the program"))?;
-    let (most_heap, most_room, deadline) = match is_forced {
-        false => (MOST_HEAP, ROOM, DEADLINE),
-        true => (u64::MAX, FORCED_ROOM, FORCED_DEADLINE),
+    let mut limits = match is_forced {
+        false => Limits::USUAL,
+        true => Limits::FORCED,
     };
-    let room = most_room.min(room / 2);
-    let walk = JavaWalk::begin(pid, target, most_heap, room, deadline, has_time)?;
+    limits.room = limits.room.min(room / 2);
+    if !has_time {
+        (limits.stop_per_object, limits.least_stop) = (Duration::ZERO, Duration::ZERO);
+    }
+    let walk = JavaWalk::begin(pid, target, &limits)?;
     let refused = |reason: &str, way: &str| Err(HeapRefusal::new(reason, way));
     match JavaWalkState::of(walk.head.state) {
         Some(JavaWalkState::Done) => {}
@@ -151,30 +190,15 @@ struct JavaWalk {
 }
 
 impl JavaWalk {
-    fn begin(
-        pid: u32,
-        target: &Target,
-        most_heap: u64,
-        bytes: u64,
-        deadline: Duration,
-        has_time: bool,
-    ) -> Result<Self, HeapRefusal> {
+    fn begin(pid: u32, target: &Target, limits: &Limits) -> Result<Self, HeapRefusal> {
         let request = JavaWalkRequest {
             magic: JAVA_WALK_MAGIC,
             nonce: monotonic(),
-            most_heap,
-            bytes,
+            most_heap: limits.heap,
+            bytes: limits.room,
             patience: u64::try_from(PATIENCE.as_millis()).unwrap_or(0),
-            stop_per_kib: if has_time {
-                nanoseconds(STOP_PER_OBJECT) * 1024 / OBJECT
-            } else {
-                0
-            },
-            least_stop: if has_time {
-                nanoseconds(SHORTEST_STOP)
-            } else {
-                0
-            },
+            stop_per_kib: nanoseconds(limits.stop_per_object) * 1024 / OBJECT,
+            least_stop: nanoseconds(limits.least_stop),
         };
         let memory = ProcessMemory::open(pid).map_err(|error| {
             HeapRefusal::new(format!("cannot read its memory ({error})"), "use sudo")
@@ -197,7 +221,7 @@ impl JavaWalk {
             head: JavaWalkHead::default(),
             stop: call.stop,
         };
-        let end = Instant::now() + deadline;
+        let end = Instant::now() + limits.deadline;
         while walk.head.state <= JavaWalkState::Walking as u64 {
             thread::sleep(LOOK);
             let head = walk.read_head(request.nonce);

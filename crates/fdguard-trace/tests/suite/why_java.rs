@@ -215,7 +215,8 @@ fn w22_a_large_java_heap_is_refused_with_its_stop_unless_it_is_forced() {
         return;
     };
     for java in runtimes("java", &VERSIONS) {
-        let options = ["-Dlarge=60", "-Xmx256m", "-XX:+UseSerialGC"];
+        // What is large is old from the beginning: no collection comes for want of young space.
+        let options = ["-Dlarge=60", "-Xmx256m", "-Xmn48m", "-XX:+UseSerialGC"];
         let victim = Victim::start(&java, classes.path(), &options);
         let target = HeapTarget::examine(victim.child.id()).unwrap();
         let refusal = target.ask(&victim.groups(), None).unwrap_err().to_string();

@@ -41,12 +41,17 @@ public class WhyJava {
         void run() throws Exception;
     }
 
-    static TreeSet<Integer> open() {
+    static TreeSet<Integer> open() throws Exception {
         TreeSet<Integer> fds = new TreeSet<>();
         for (String name : new java.io.File("/proc/self/fd").list()) {
-            // The directory itself is closed by now.
-            if (Files.isSymbolicLink(Path.of("/proc/self/fd", name))) {
-                fds.add(Integer.valueOf(name));
+            try {
+                Path target = Files.readSymbolicLink(Path.of("/proc/self/fd", name));
+                // The JVM's compilers read the limits of its cgroup for a moment, at any time.
+                if (!target.startsWith("/sys")) {
+                    fds.add(Integer.valueOf(name));
+                }
+            } catch (java.nio.file.NoSuchFileException e) {
+                // The directory itself is closed by now.
             }
         }
         return fds;

@@ -224,6 +224,9 @@ fn a_damaged_history_is_set_aside() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_an_error_with_a_hint() {
+    if !testkit::is_root() {
+        return testkit::skip("needs root");
+    }
     let closed = tempfile::tempdir().unwrap();
     let dir = closed.path().join("state");
     let nobody = AsNobody::new();
@@ -247,6 +250,9 @@ fn a_directory_that_cannot_be_written_is_an_error_with_a_hint() {
 
 #[test]
 fn a_process_that_becomes_unreadable_is_a_gap_and_still_counted() {
+    if !testkit::is_root() {
+        return testkit::skip("needs root");
+    }
     let nobody = AsNobody::new();
     let state = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(state.path(), Some(NOBODY), Some(NOBODY)).unwrap();

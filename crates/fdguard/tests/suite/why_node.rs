@@ -190,16 +190,16 @@ fn w22_a_node_program_that_is_asked_is_unharmed() {
         let expected = "only garbage has the FileHandle: Node closes it when it collects";
         let is_right = said.iter().all(|text| text.starts_with(expected));
         assert!(is_right, "{:?} {said:?}", node.path);
-        if left.len() == garbage.len() {
-            assert_eq!(victim.open(), before, "{:?}", node.path);
-        }
+        // The inspector closes its sockets by and by, and the program may still collect.
+        testkit::wait_until("all is as it was", || {
+            victim.held.remove("open");
+            victim.obey("check");
+            victim.held["open"].len() < garbage.len() || victim.open() == before
+        });
         let children = format!("/proc/{0}/task/{0}/children", victim.pid());
-        assert_eq!(
-            std::fs::read_to_string(children).unwrap(),
-            "",
-            "{:?}",
-            node.path
-        );
+        testkit::wait_until("no copy is left", || {
+            std::fs::read_to_string(&children).is_ok_and(|text| text.is_empty())
+        });
         victim.obey("more");
     }
 }
