@@ -1,5 +1,6 @@
-//! The index of unwind tables (`.eh_frame_hdr`), checked before the unwinder searches it: gimli 0.33
-//! subtracts the address of the table from that of an entry, which overflows in a damaged file.
+//! The index of unwind tables (`.eh_frame_hdr`), checked before the unwinder searches it: gimli
+//! 0.33 subtracts the address of the table from that of an entry, which overflows in a damaged
+//! file.
 
 const HEADER: usize = 12;
 /// Every linker for x86-64 writes this: version 1, the table's address in four bytes relative to

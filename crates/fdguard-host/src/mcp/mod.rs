@@ -16,6 +16,7 @@ mod lines;
 mod look;
 mod output_schema;
 mod progress;
+mod report_pipe;
 mod say;
 mod stdio;
 mod strangers;

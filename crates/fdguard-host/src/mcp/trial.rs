@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
 use super::look::{LARGEST, read};
+use super::report_pipe::ReportPipe;
 use crate::Error;
 use crate::scope::Program;
 use crate::session::{Collector, ExecOutput};
@@ -68,12 +69,14 @@ impl Trial {
         let receiver = |fd| {
             Receiver::from_owned_fd(fd).map_err(Error::io("cannot use the pipe to the program"))
         };
-        let (report_read, out, err) = (receiver(report.ours)?, receiver(out)?, receiver(err)?);
+        let ReportPipe { ours, theirs, name } = report;
+        let (report_read, out, err) = (receiver(ours)?, receiver(out)?, receiver(err)?);
         let running = Program::start(plan).await?;
         let ended = async {
             let exit = running.finish().await;
             // The last write end of the pipe was this one.
-            drop(report.theirs);
+            drop(theirs);
+            drop(name);
             exit
         };
         let all = async {
@@ -132,7 +135,7 @@ impl Trial {
         }
     }
 
-    fn plan(&self, program: &Path) -> std::io::Result<(Plan, Report, [OwnedFd; 2])> {
+    fn plan(&self, program: &Path) -> std::io::Result<(Plan, ReportPipe, [OwnedFd; 2])> {
         let input = open(
             c"/dev/null",
             OFlags::RDONLY | OFlags::CLOEXEC,
@@ -140,11 +143,12 @@ impl Trial {
         )?;
         let (out, their_out) = pipe_with(PipeFlags::CLOEXEC)?;
         let (err, their_err) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-        let report = Report { ours, theirs };
+        let report = ReportPipe::new()?;
         let mut words = vec![program.as_os_str().to_owned()];
         words.extend(self.words.iter().map(OsString::from));
-        words.extend(["--json", "-o", &report.path(), "--"].map(OsString::from));
+        words.extend(["--json", "-o"].map(OsString::from));
+        words.push(report.name.path().into());
+        words.push("--".into());
         words.extend(self.command.iter().map(OsString::from));
         let mut plan = Plan::new(words, self.environment());
         plan.dir.clone_from(&self.dir);
@@ -161,23 +165,6 @@ impl Trial {
         let added = self.environment.iter();
         kept.chain(added.map(|(name, value)| (name.into(), value.into())))
             .collect()
-    }
-}
-
-/// The pipe of the document. `fdguard` opens it through the host's descriptor table: an inherited
-/// descriptor would also reach the program.
-struct Report {
-    ours: OwnedFd,
-    theirs: OwnedFd,
-}
-
-impl Report {
-    fn path(&self) -> String {
-        format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            self.theirs.as_raw_fd()
-        )
     }
 }
 

@@ -39,6 +39,7 @@ use keeper::Place;
 pub use message::fuzz_message;
 pub use program::PYTHON_DRIVER;
 use running::Recipe;
+pub(crate) use scratch::dirs as scratch_dirs;
 use shared::Shared;
 pub use types::{
     Channel, Chunk, DroppedOutput, Exec, ExecOutcome, ExecOutput, ExecResult, ExecStream, Repl,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 const ELSEWHERE: [&str; 4] = ["/dev/shm", "/run", "/tmp", "/var/tmp"];
 
 /// The directories, those that were configured first.
-pub(super) fn dirs() -> Vec<PathBuf> {
+pub(crate) fn dirs() -> Vec<PathBuf> {
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let given = given.filter(|dir| dir.is_absolute());
     let all = [std::env::temp_dir()].into_iter().chain(given);

@@ -61,7 +61,8 @@ struct TableBytes {
 }
 
 impl UnwindFile {
-    /// Reads the tables of a file; a damaged index is left out. `None` if it is not a 64-bit ELF file.
+    /// Reads the tables of a file; a damaged index is left out. `None` if it is not a 64-bit ELF
+    /// file.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let cache = ReadCache::new(File::open(path).ok()?);
         let header = Header::parse(&cache).ok()?;
