@@ -9,6 +9,7 @@ mod interpreter;
 mod launcher;
 mod own;
 
+use crate::Text;
 use crate::origin::{Culprit, Frame, Language, Stack};
 pub use interpreter::{language_of_program, unread_language};
 use launcher::is_launcher;
@@ -90,7 +91,7 @@ pub fn blamed(stack: &[Frame]) -> Option<Culprit> {
 #[must_use]
 pub fn is_programs(stack: &[Frame]) -> bool {
     for frame in without_callers(stack) {
-        if is_loader(frame) {
+        if is_loader(frame) || is_worker_start(frame) {
             return false;
         }
         if is_users(frame) && !is_launcher(frame, stack) {
@@ -106,6 +107,17 @@ fn without_callers(stack: &[Frame]) -> &[Frame] {
     let is_poller = |frame: &Frame| frame.language == Language::Go && go::is_poller(frame);
     let end = stack.iter().position(is_poller).map(|at| at + 1);
     stack.get(..end.unwrap_or(stack.len())).unwrap_or(stack)
+}
+
+/// Python's multiprocessing, and billiard, prepare each worker before the program's code runs in
+/// it. The outer frames are of the parent, which forked.
+fn is_worker_start(frame: &Frame) -> bool {
+    const MODULES: [&[u8]; 2] = [b"multiprocessing/process.py", b"billiard/process.py"];
+    let file = frame.file.as_ref().map_or(&[][..], Text::as_bytes);
+    let function = frame.function.as_deref().unwrap_or_default();
+    frame.language == Language::Python
+        && function.ends_with("_bootstrap")
+        && MODULES.iter().any(|module| file.ends_with(module))
 }
 
 fn is_loader(frame: &Frame) -> bool {

@@ -302,9 +302,14 @@ impl State {
     fn new(TraceKey { pid, began }: TraceKey, table: &ProcessTable) -> Self {
         let forked = table.open.iter().filter(|(_, one)| one.forks > 0);
         let inherited = table.inherited.iter().chain(forked.map(|(fd, _)| fd));
+        let lifetimes = ProcessLifetimes::new(began, inherited.copied().collect());
         Self {
             pid,
-            lifetimes: ProcessLifetimes::new(began, inherited.copied().collect()),
+            lifetimes: if table.is_of_kernel() {
+                lifetimes.with_unknown_uses()
+            } else {
+                lifetimes
+            },
             parent: table.parent,
             comm: comm(pid).unwrap_or_else(|| table.comm.clone()),
             calls: CallClasses::default(),

@@ -284,6 +284,11 @@ impl ProcessTable {
         }
     }
 
+    /// Whether the kernel recorded it, which does not record uses.
+    pub(crate) fn is_of_kernel(&self) -> bool {
+        matches!(self.frames, TableFrames::Stored(_))
+    }
+
     /// Its exit report, if it ended by itself and a report was requested; see `fdguard-preload`'s
     /// `exit_report`.
     #[must_use]

@@ -192,6 +192,29 @@ fn r19_gos_poller_is_not_blamed_on_the_line_that_needed_it_first() {
     assert!(!is_programs(&stack(&frames)));
 }
 
+/// A pool of short-lived workers failed a check: each keeps the `/dev/null` that replaces its stdin.
+#[test]
+fn what_multiprocessing_opens_in_a_new_worker_is_not_the_programs() {
+    let library = |frame: &'static str| (Python, frame);
+    let bootstrap = "/opt/py/lib/python3.11/multiprocessing/process.py|BaseProcess._bootstrap|299|";
+    let forked = [
+        library(bootstrap),
+        library("/opt/py/lib/python3.11/multiprocessing/popen_fork.py|Popen._launch|71|"),
+        (Python, "/srv/app/run.py|one|22|"),
+    ];
+    let opened_by = |frames: &[(Language, &'static str)]| {
+        let frames: Vec<_> = frames.iter().chain(&forked).copied().collect();
+        is_programs(&stack(&frames))
+    };
+    let stdin = "/opt/py/lib/python3.11/multiprocessing/util.py|_close_stdin|420|";
+    assert!(!opened_by(&[library(stdin)]));
+    let run = "/opt/py/lib/python3.11/multiprocessing/process.py|BaseProcess.run|108|";
+    assert!(opened_by(&[
+        (Python, "/srv/app/run.py|task|5|"),
+        library(run)
+    ]));
+}
+
 #[test]
 fn r19_with_nothing_else_left_the_library_is_named() {
     let library = "/srv/.venv/lib/python3.11/site-packages/celery/worker.py|start|4|";

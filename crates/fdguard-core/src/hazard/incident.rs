@@ -98,7 +98,7 @@ impl Incident {
     ) -> Hazard {
         let party = |actor: Option<Actor>| actor.map(|actor| party(actor, resolve));
         let origin = |tally: &Tally| tally.origin(self.at, resolve);
-        Hazard {
+        let hazard = Hazard {
             pid: self.process.pid,
             rule: rule.id.to_owned(),
             severity: self.severity(rule),
@@ -115,7 +115,8 @@ impl Incident {
             holders: self.holders.iter().map(origin).collect(),
             message: self.message.clone(),
             cleared: None,
-        }
+        };
+        hazard.with_program_first()
     }
 }
 

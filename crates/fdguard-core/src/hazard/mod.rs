@@ -110,6 +110,18 @@ impl Hazard {
         self.severity >= Severity::Warning && self.cleared.is_none()
     }
 
+    /// Both closes of a double close are at fault. If only one of them was made by the program's own
+    /// code, that one is the closer: the other is a library that closes what it was given.
+    #[must_use]
+    fn with_program_first(mut self) -> Self {
+        let is_own = |party: &Option<Party>| party.as_ref().map(|party| is_programs(&party.stack));
+        let parties = (is_own(&self.closer), is_own(&self.user));
+        if self.rule == double_close::RULE.id && parties == (Some(false), Some(true)) {
+            std::mem::swap(&mut self.closer, &mut self.user);
+        }
+        self
+    }
+
     /// Whether it is a harmless failed close or use by installed programs and libraries alone
     /// (Java's helper for starting processes does it each time), which the user cannot fix.
     #[must_use]

@@ -592,3 +592,50 @@ fn a_second_close_inside_an_installed_program_that_harmed_nobody_is_not_the_user
     };
     assert!(!hit.is_of_others());
 }
+
+/// A Node program closes the number of a stream, which closes it again: the line was not named.
+#[test]
+fn of_two_closes_the_one_by_the_programs_own_code_is_the_closer() {
+    let party = |file: &str| {
+        let frame = crate::origin::Frame {
+            file: Some(file.into()),
+            function: Some("close".to_owned()),
+            line: Some(26),
+            module: None,
+            language: crate::origin::Language::Node,
+        };
+        Some(super::Party {
+            thread: Some(1),
+            culprit: None,
+            stack: vec![frame],
+        })
+    };
+    let closer_of = |rule: &str, closer: &str, user: &str| {
+        let hazard = Hazard {
+            pid: 7,
+            rule: rule.to_owned(),
+            severity: crate::lint::Severity::Critical,
+            fd: Some(20),
+            class: None,
+            when: Timestamp::UNIX_EPOCH,
+            count: 1,
+            prevented: false,
+            opener: None,
+            closer: party(closer),
+            user: party(user),
+            victim: None,
+            fault: Some(Fault::Closer),
+            holders: Vec::new(),
+            message: String::new(),
+            cleared: None,
+        };
+        let stack = hazard.with_program_first().closer.unwrap().stack;
+        stack[0].file.as_ref().unwrap().to_lossy().into_owned()
+    };
+    let (stream, own) = ("node:internal/fs/streams", "/srv/app/index.js");
+    assert_eq!(closer_of("double-close", stream, own), own);
+    assert_eq!(closer_of("double-close", own, stream), own);
+    assert_eq!(closer_of("double-close", own, "/srv/app/b.js"), own);
+    // A user did not close.
+    assert_eq!(closer_of("use-after-close", stream, own), stream);
+}

@@ -278,7 +278,8 @@ fn arrives(until: f64, births: &[Moment], least: f64) -> bool {
 }
 
 /// Whether none arrived for nearly as long as they had been arriving, while the process did other
-/// things or kept using these.
+/// things or kept using these. Where uses are not recorded, it is taken to have used them: a pool
+/// that is full and a leak that paused look the same there.
 fn has_stopped(history: &PathHistory, births: &[Moment], is_released: bool) -> bool {
     let (Some(first), Some(last)) = (births.first(), births.last()) else {
         return false;
@@ -291,7 +292,7 @@ fn has_stopped(history: &PathHistory, births: &[Moment], is_released: bool) -> b
     };
     let (came, silent) = (last.real - first.real, end.real - last.real);
     let (came_active, silent_active) = (last.active - first.active, end.active - last.active);
-    let is_in_use = history.used_late * 4 >= births.len();
+    let is_in_use = history.is_use_unknown || history.used_late * 4 >= births.len();
     let is_silent = silent >= FULL * came && silent >= SILENCE * end.real;
     let is_level = silent_active >= (FULL * came_active).max(SILENCE * end.active) || is_in_use;
     births.len() >= LEAST_STOPPED && is_silent && is_level

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::super::testing::{Story, cache, every, held, swept};
-use super::{PathCourse, judge};
+use super::{PathCourse, PathHistory, judge};
 
 fn course(story: &Story, until: f64) -> PathCourse {
     judge(&story.history(until)).course
@@ -113,6 +113,22 @@ fn what_is_still_used_after_it_filled_is_a_cache_although_nothing_is_opened_any_
     );
     history.used_late = 30;
     assert_eq!(judge(&history).course, PathCourse::Stopped);
+}
+
+/// The connections of a Go client: the kernel's tracer records no uses.
+#[test]
+fn a_pool_that_is_full_has_stopped_where_uses_are_not_recorded() {
+    let course_until = |until| {
+        let story = Story::of(&held(&every(0.2, 0.5, 20)));
+        let history = PathHistory {
+            is_use_unknown: true,
+            ..story.history(until)
+        };
+        judge(&history).course
+    };
+    assert_eq!(course_until(12.0), PathCourse::Stopped);
+    // A silence that is short beside the time in which they arrived means nothing.
+    assert_eq!(course_until(5.5), PathCourse::Arrives);
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub struct PathHistory {
     pub last_open: Moment,
     /// How many of the live ones were used after that, other than the youngest.
     pub used_late: usize,
+    /// Whether the tracer records no uses: then silence is not proof of idleness.
+    pub is_use_unknown: bool,
     /// When the end of the program began, or now.
     pub until: Moment,
     /// Whether the end of the program began.
@@ -84,6 +86,7 @@ impl PathHistory {
         self.recent = kept;
         self.last_open = last;
         self.used_late += other.used_late;
+        self.is_use_unknown |= other.is_use_unknown;
         self.until = Moment {
             real: self.until.real.max(other.until.real),
             active: self.until.active.max(other.until.active),

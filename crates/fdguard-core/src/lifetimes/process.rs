@@ -39,6 +39,7 @@ pub struct ProcessLifetimes {
     gone: Option<u64>,
     /// Each number's latest use was after this time; only where the tracer collects uses.
     uses: HashMap<Fd, u64>,
+    is_use_unknown: bool,
     peak: Peak,
     /// Events that are lost for good.
     lost: u64,
@@ -95,6 +96,7 @@ impl ProcessLifetimes {
             ending_active: None,
             gone: None,
             uses: HashMap::new(),
+            is_use_unknown: false,
             peak,
             lost: 0,
         }
@@ -251,6 +253,15 @@ impl ProcessLifetimes {
         }
     }
 
+    /// The tracer records no uses of this process.
+    #[must_use]
+    pub fn with_unknown_uses(self) -> Self {
+        Self {
+            is_use_unknown: true,
+            ..self
+        }
+    }
+
     /// When numbers were last used: each after the event of this time.
     pub fn note_uses(&mut self, uses: impl IntoIterator<Item = (Fd, u64)>) {
         self.uses.extend(uses);
@@ -292,6 +303,7 @@ impl ProcessLifetimes {
             past: state.past,
             last_open: state.last_open,
             used_late: 0,
+            is_use_unknown: self.is_use_unknown,
             until: match self.ending_active.filter(|_| self.ending == Some(until)) {
                 Some(active) => self.with_active(until, active),
                 None => self.moment(until),
