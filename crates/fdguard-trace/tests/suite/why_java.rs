@@ -13,7 +13,7 @@ use testkit::{TestRuntime, have, runtimes, skip};
 const VERSIONS: [u32; 3] = [11, 17, 21];
 
 /// A group of descriptors, and what the answer says of it.
-const CASES: [(&str, &str); 9] = [
+const CASES: [(&str, &str); 12] = [
     (
         "sessions",
         "FileInputStream ← WhyJava$Session.log ← ArrayList (5 entries) ← WhyJava.sessions [object]",
@@ -39,6 +39,18 @@ const CASES: [(&str, &str); 9] = [
     (
         "reused",
         "held by 8 FileInputStream ← FileInputStream[] (8 entries) ← WhyJava.reused [object]",
+    ),
+    (
+        "soft",
+        "SoftReference ← ConcurrentHashMap (3 entries) ← WhyJava.soft [object]",
+    ),
+    (
+        "by-unit",
+        "FileInputStream ← EnumMap (2 entries) ← WhyJava.byUnit [object]",
+    ),
+    (
+        "clients",
+        "HttpClientFacade ← ArrayList (2 entries) ← WhyJava.clients; also ",
     ),
     ("garbage", "only garbage carries the number"),
 ];

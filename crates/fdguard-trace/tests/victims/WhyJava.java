@@ -1,14 +1,17 @@
 import java.io.BufferedReader;
 import java.io.FileInputStream;
 import java.io.InputStreamReader;
+import java.lang.ref.SoftReference;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.http.HttpClient;
 import java.nio.channels.Selector;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -16,6 +19,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /** Holds descriptors in every way, prints which, and waits for orders. */
@@ -36,6 +40,10 @@ public class WhyJava {
     static final List<Socket> closed = new ArrayList<>();
     static final FileInputStream[] reused = new FileInputStream[8];
     static final ThreadLocal<FileInputStream> local = new ThreadLocal<>();
+
+    static final Map<Integer, SoftReference<FileInputStream>> soft = new ConcurrentHashMap<>();
+    static final EnumMap<TimeUnit, FileInputStream> byUnit = new EnumMap<>(TimeUnit.class);
+    static final List<HttpClient> clients = new ArrayList<>();
 
     interface Opening {
         void run() throws Exception;
@@ -163,6 +171,21 @@ public class WhyJava {
         say("reused", () -> {
             for (int i = 0; i < reused.length; i++) {
                 reused[i] = file();
+            }
+        });
+        say("soft", () -> {
+            for (int i = 0; i < 3; i++) {
+                soft.put(i, new SoftReference<>(file()));
+            }
+        });
+        say("by-unit", () -> {
+            byUnit.put(TimeUnit.DAYS, file());
+            byUnit.put(TimeUnit.HOURS, file());
+        });
+        HttpClient.newHttpClient();
+        say("clients", () -> {
+            for (int i = 0; i < 2; i++) {
+                clients.add(HttpClient.newHttpClient());
             }
         });
         say("garbage", WhyJava::drop);
