@@ -13,7 +13,7 @@ use testkit::{TestRuntime, have, runtimes, skip};
 const VERSIONS: [u32; 3] = [11, 17, 21];
 
 /// A group of descriptors, and what the answer says of it.
-const CASES: [(&str, &str); 12] = [
+const CASES: [(&str, &str); 13] = [
     (
         "sessions",
         "FileInputStream ← WhyJava$Session.log ← ArrayList (5 entries) ← WhyJava.sessions [object]",
@@ -52,6 +52,7 @@ const CASES: [(&str, &str); 12] = [
         "clients",
         "HttpClientFacade ← ArrayList (2 entries) ← WhyJava.clients; also ",
     ),
+    ("watches", " ← ArrayList (2 entries) ← WhyJava.watches"),
     ("garbage", "only garbage carries the number"),
 ];
 

@@ -8,8 +8,10 @@ import java.net.Socket;
 import java.net.http.HttpClient;
 import java.nio.channels.Selector;
 import java.nio.file.DirectoryStream;
+import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.WatchService;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.HashSet;
@@ -44,6 +46,8 @@ public class WhyJava {
     static final Map<Integer, SoftReference<FileInputStream>> soft = new ConcurrentHashMap<>();
     static final EnumMap<TimeUnit, FileInputStream> byUnit = new EnumMap<>(TimeUnit.class);
     static final List<HttpClient> clients = new ArrayList<>();
+
+    static final List<WatchService> watches = new ArrayList<>();
 
     interface Opening {
         void run() throws Exception;
@@ -188,6 +192,18 @@ public class WhyJava {
                 clients.add(HttpClient.newHttpClient());
             }
         });
+        for (int i = 0; i < 2; i++) {
+            watches.add(FileSystems.getDefault().newWatchService());
+        }
+        // Its pair of sockets is in an array of numbers, which is not read.
+        StringBuilder watched = new StringBuilder("watches");
+        for (int fd : open()) {
+            Path link = Path.of("/proc/self/fd/" + fd);
+            if (Files.readSymbolicLink(link).toString().contains("inotify")) {
+                watched.append(' ').append(fd);
+            }
+        }
+        System.out.println(watched);
         say("garbage", WhyJava::drop);
         System.out.println("READY");
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
