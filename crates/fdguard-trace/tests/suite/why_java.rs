@@ -189,7 +189,14 @@ fn w22_a_java_program_that_is_asked_often_is_unharmed() {
         return;
     };
     for java in runtimes("java", &VERSIONS) {
-        let options = ["-Xcheck:jni", "-Xmx64m", "-XX:+UseSerialGC"];
+        // With room enough that no collection takes the garbage between two asks.
+        let options = [
+            "-Xcheck:jni",
+            "-Xms160m",
+            "-Xmx160m",
+            "-Xmn120m",
+            "-XX:+UseSerialGC",
+        ];
         let mut victim = Victim::start(&java, classes.path(), &options);
         let before = victim.state();
         let threads = victim.threads();
