@@ -304,7 +304,7 @@ impl Heap<'_> {
         let mut groups: Vec<(Vec<Hop>, String, Vec<Holding>)> = Vec::new();
         for one in found {
             let shape: Vec<Hop> = one.hops.iter().map(Hop::shape).collect();
-            let root = root_shape(&one);
+            let root = one.root.clone().without_thread().text();
             let known = groups.iter_mut().find(|(hops, of, group)| {
                 let same = group
                     .first()
@@ -396,49 +396,32 @@ impl Heap<'_> {
     }
 }
 
-/// Threads of one function are one reason.
-fn root_shape(found: &Holding) -> String {
-    match &found.root {
-        Root::Local {
-            name,
-            frame,
-            thread,
-        } => {
-            let thread = u64::from(*thread == u64::MAX) * u64::MAX;
-            let frame = frame.clone().map(|frame| crate::FrameName {
-                line: None,
-                ..frame
-            });
-            let name = name.clone();
-            Root::Local {
-                name,
-                frame,
-                thread,
-            }
-            .text()
-        }
-        root => root.text(),
-    }
-}
-
 /// Whether another object usually stands for this one.
 fn is_wrapped(class: &str) -> bool {
     class == "FileIO" || class.starts_with("Buffered")
 }
 
+/// Wrappers of a file or a socket are shown as the outermost of them: its class, and the holders
+/// after it.
+pub(crate) fn skip_wrappers<'a>(owner: &'a str, holders: &'a [Hop]) -> (&'a str, &'a [Hop]) {
+    let (mut owner, mut rest) = (owner, holders);
+    while let [
+        Hop::Object {
+            class,
+            attribute: None,
+        },
+        after @ ..,
+    ] = rest
+    {
+        (owner, rest) = (class, after);
+    }
+    (owner, rest)
+}
+
 /// A chain in words.
 pub(crate) fn held_text(count: usize, owner: &str, holders: &[Hop], root: &Root) -> String {
-    let mut owner = owner.to_owned();
-    let mut rest = holders.iter().peekable();
-    // Wrappers of a file or a socket are shown as the outermost of them.
-    while let Some(Hop::Object {
-        class,
-        attribute: None,
-    }) = rest.peek()
-    {
-        owner.clone_from(class);
-        rest.next();
-    }
+    let (owner, rest) = skip_wrappers(owner, holders);
+    let mut rest = rest.iter().peekable();
     let is_named = matches!(
         rest.peek(),
         Some(Hop::Object {
@@ -446,7 +429,7 @@ pub(crate) fn held_text(count: usize, owner: &str, holders: &[Hop], root: &Root)
             ..
         })
     );
-    let first = (!is_named).then_some(owner);
+    let first = (!is_named).then(|| owner.to_owned());
     let texts: Vec<String> = first.into_iter().chain(rest.map(Hop::text)).collect();
     let is_local = matches!(root, Root::Local { .. }) && texts.len() == 1;
     if is_local {

@@ -70,8 +70,16 @@ pub(crate) fn get(reader: &Reader<'_>, object: u64, of: &Type, name: &str) -> Op
 
 /// The name of a slot.
 fn slot_of(reader: &Reader<'_>, object: u64, of: &Type, value: u64) -> Option<String> {
+    let mut slots = slots(reader, object, of).into_iter();
+    let name = slots.find(|(_, held)| *held == value);
+    name.and_then(|(name, _)| reader.c_string(name))
+}
+
+/// The slots of an object that hold something: where the name of each is, and what it holds.
+fn slots(reader: &Reader<'_>, object: u64, of: &Type) -> Vec<(u64, u64)> {
+    let mut slots = Vec::new();
     if !of.is_class() {
-        return None;
+        return slots;
     }
     let flags = u64::from(reader.at.frames.type_flags);
     let is_class = |one: &&u64| {
@@ -79,20 +87,22 @@ fn slot_of(reader: &Reader<'_>, object: u64, of: &Type, value: u64) -> Option<St
         flags.is_some_and(|flags| flags & (1 << 9) != 0)
     };
     for class in of.line.iter().filter(is_class) {
-        let count = reader.field(*class, 16)?;
+        let count = reader.field(*class, 16).unwrap_or(0);
         if count > MOST_MEMBERS {
             continue;
         }
         for member in 0..count {
-            let at = class.checked_add(reader.at.type_size + member * MEMBER)?;
-            let offset = reader.field(at, 16)?;
-            let is_slot = reader.int(at, 8)? == SLOT;
-            if is_slot && offset < of.size && reader.field(object, offset) == Some(value) {
-                return reader.c_string(reader.pointer(at, 0)?);
-            }
+            let slot = || {
+                let at = class.checked_add(reader.at.type_size + member * MEMBER)?;
+                let offset = reader.field(at, 16).filter(|offset| *offset < of.size)?;
+                let is_slot = reader.int(at, 8)? == SLOT;
+                let value = reader.pointer(object, offset).filter(|_| is_slot)?;
+                Some((reader.pointer(at, 0)?, value))
+            };
+            slots.extend(slot());
         }
     }
-    None
+    slots
 }
 
 /// The attributes of an object, by name.
@@ -106,7 +116,10 @@ pub(crate) fn names(reader: &Reader<'_>, object: u64, of: &Type) -> Vec<(String,
         None => Vec::new(),
     };
     let named = pairs.into_iter();
-    named
+    let mut named: Vec<(String, u64)> = named
         .filter_map(|(key, value)| Some((reader.text(key)?, value)))
-        .collect()
+        .collect();
+    let slots = slots(reader, object, of).into_iter();
+    named.extend(slots.filter_map(|(name, value)| Some((reader.c_string(name)?, value))));
+    named
 }

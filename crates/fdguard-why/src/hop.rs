@@ -7,7 +7,10 @@ use crate::dict;
 use crate::frame::{self, FrameName};
 use crate::graph::Index;
 use crate::heap::Heap;
-use crate::layout::{CELL_VALUE, METHOD_SELF, SET_USED, SIZE, TRACEBACK_FRAME, TRACEBACK_LINE};
+use crate::layout::{
+    CELL_VALUE, DESCRIPTOR_CLASS, DESCRIPTOR_NAME, METHOD_SELF, SET_USED, SIZE, TRACEBACK_FRAME,
+    TRACEBACK_LINE,
+};
 use crate::place::base_name;
 use crate::search::{Root, Way};
 use crate::types::Kind;
@@ -45,6 +48,11 @@ pub enum Hop {
     },
     /// A function that keeps a variable of another one.
     Closure {
+        /// The function.
+        function: String,
+    },
+    /// A function that has it as the value of a parameter.
+    Default {
         /// The function.
         function: String,
     },
@@ -140,6 +148,7 @@ impl Hop {
                 }
             }
             Self::Closure { function } => format!("closure of {function}()"),
+            Self::Default { function } => format!("default argument of {function}()"),
             Self::Method { function } => format!("method {function}()"),
             Self::Traceback { line: Some(line) } => format!("traceback (line {line})"),
             Self::Traceback { line: None } => "traceback".to_owned(),
@@ -155,6 +164,25 @@ fn place(file: &str, line: Option<u32>) -> String {
 }
 
 impl Root {
+    /// Threads of one function are one reason.
+    pub(crate) fn without_thread(self) -> Self {
+        match self {
+            Self::Local {
+                name,
+                frame,
+                thread,
+            } => Self::Local {
+                name,
+                frame: frame.map(|frame| FrameName {
+                    line: None,
+                    ..frame
+                }),
+                thread: u64::from(thread == u64::MAX) * u64::MAX,
+            },
+            other => other,
+        }
+    }
+
     /// In words.
     pub(crate) fn text(&self) -> String {
         let member = |of: &str, name: &Option<String>| match name {
@@ -251,24 +279,26 @@ impl Heap<'_> {
             Kind::List | Kind::Deque => container(entries(SIZE)),
             Kind::Set => container(entries(SET_USED)),
             Kind::Tuple => {
-                let is_closure = at + 1 < last && self.is_closure(path.get(at + 1), holder);
-                if is_closure {
+                let next = path.get(at + 1).filter(|_| at + 1 < last);
+                if next.is_some_and(|next| self.is_of_function(*next, holder)) {
                     return (None, 1);
                 }
                 container(entries(SIZE))
             }
             Kind::Cell if self.reader.field(holder, CELL_VALUE) == Some(child) => None,
-            Kind::Function => Some(Hop::Closure {
-                function: self.function_name(holder).unwrap_or(class),
-            }),
-            Kind::Method => {
-                let is_self = self.reader.field(holder, METHOD_SELF) == Some(child);
+            Kind::Function => Some(self.function_hop(holder, child, class)),
+            Kind::Method if self.reader.field(holder, METHOD_SELF) == Some(child) => {
                 let function = self.reader.field(holder, 16);
-                let function = function.and_then(|function| self.function_name(function));
-                is_self.then(|| Hop::Method {
-                    function: function.unwrap_or(class),
+                let function = function.and_then(|function| self.method_name(function));
+                Some(match function {
+                    Some(function) => Hop::Method { function },
+                    None => Hop::Object {
+                        class,
+                        attribute: Some("__self__".to_owned()),
+                    },
                 })
             }
+            Kind::Method => None,
             Kind::Generator | Kind::Frame => self.frame_hop(kind, holder, child),
             Kind::Traceback => {
                 let line = self.reader.int(holder, TRACEBACK_LINE);
@@ -288,14 +318,28 @@ impl Heap<'_> {
         (one, 1)
     }
 
-    /// Whether a tuple is what the next holder closes over.
-    fn is_closure(&self, next: Option<&Index>, tuple: u64) -> bool {
-        let closure = self.reader.at.function_closure;
-        next.is_some_and(|next| {
-            let address = self.graph.address(*next);
-            self.kind_of(*next) == Kind::Function
-                && self.reader.field(address, closure) == Some(tuple)
-        })
+    /// Whether a tuple is what a function closes over, or the values of its parameters.
+    fn is_of_function(&self, function: Index, tuple: u64) -> bool {
+        let address = self.graph.address(function);
+        let part = |offset| self.reader.field(address, offset) == Some(tuple);
+        self.kind_of(function) == Kind::Function
+            && (part(self.reader.at.function_closure) || part(self.reader.at.function_defaults()))
+    }
+
+    /// A function, by what of it has the object.
+    fn function_hop(&self, holder: u64, child: u64, class: String) -> Hop {
+        let at = self.reader.at;
+        let is = |offset| self.reader.field(holder, offset) == Some(child);
+        let function = self.function_name(holder);
+        let function = function.unwrap_or_else(|| class.clone());
+        if is(at.function_closure) {
+            Hop::Closure { function }
+        } else if is(at.function_defaults()) || is(at.function_keyword_defaults()) {
+            Hop::Default { function }
+        } else {
+            let attribute = is(at.function_globals()).then(|| "__globals__".to_owned());
+            Hop::Object { class, attribute }
+        }
     }
 
     fn dict_hop(
@@ -327,7 +371,7 @@ impl Heap<'_> {
     }
 
     /// A key as it would be written.
-    fn key_text(&self, key: u64) -> Option<String> {
+    pub(crate) fn key_text(&self, key: u64) -> Option<String> {
         const MOST: usize = 40;
         let kind = self.reader.kind(key)?;
         let of = self.class(kind)?;
@@ -349,7 +393,21 @@ impl Heap<'_> {
         self.reader.text(name)
     }
 
-    fn frame_hop(&self, kind: Kind, holder: u64, child: u64) -> Option<Hop> {
+    /// The name of a method, in Python or in C.
+    fn method_name(&self, function: u64) -> Option<String> {
+        let of = self.class(self.reader.kind(function)?)?;
+        if of.kind == Kind::Function {
+            return self.function_name(function);
+        }
+        if !of.name.ends_with("_descriptor") {
+            return None;
+        }
+        let class = self.class(self.reader.pointer(function, DESCRIPTOR_CLASS)?)?;
+        let name = self.reader.pointer(function, DESCRIPTOR_NAME)?;
+        Some(format!("{}.{}", class.name, self.reader.text(name)?))
+    }
+
+    pub(crate) fn frame_hop(&self, kind: Kind, holder: u64, child: u64) -> Option<Hop> {
         let frame = match kind {
             Kind::Generator => frame::of_generator(&self.reader, holder),
             _ => frame::of_object(&self.reader, holder),

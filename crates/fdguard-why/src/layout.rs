@@ -61,6 +61,9 @@ pub(crate) const SET_USED: u64 = 24;
 /// `ob_size` of an object of variable size.
 pub(crate) const SIZE: u64 = 16;
 pub(crate) const METHOD_SELF: u64 = 24;
+/// The class that a method in C belongs to, and its name.
+pub(crate) const DESCRIPTOR_CLASS: u64 = 16;
+pub(crate) const DESCRIPTOR_NAME: u64 = 24;
 pub(crate) const CELL_VALUE: u64 = 16;
 pub(crate) const TRACEBACK_LINE: u64 = 36;
 pub(crate) const TRACEBACK_FRAME: u64 = 24;
@@ -176,6 +179,21 @@ impl Layout {
             values: 8,
             ..Self::twelve(frames)
         }
+    }
+
+    /// `func_defaults`, two before the closure in every version.
+    pub(crate) const fn function_defaults(&self) -> u64 {
+        self.function_closure - 16
+    }
+
+    /// `func_kwdefaults`.
+    pub(crate) const fn function_keyword_defaults(&self) -> u64 {
+        self.function_closure - 8
+    }
+
+    /// `func_globals`.
+    pub(crate) const fn function_globals(&self) -> u64 {
+        if self.minor() == 9 { 24 } else { 16 }
     }
 
     /// `3.minor`.

@@ -12,6 +12,8 @@ const NUMBER: u64 = 16;
 const CLOSES: (u64, u8) = (20, 0x40);
 /// Where `sqlite3` has its first databases.
 const DATABASES: u64 = 32;
+/// The sizes that the buffer of a `DIR` may have.
+const DIRECTORY_BUFFER: std::ops::RangeInclusive<u64> = 512..=4 << 20;
 /// How much of SQLite's structures is searched.
 const PAGER_WORDS: u64 = 64;
 
@@ -69,15 +71,26 @@ impl Heap<'_> {
             Owner::Directory => {
                 let words = (NUMBER..of.size).step_by(8);
                 let mut dirs = words.filter_map(|at| reader.pointer(address, at));
-                dirs.find_map(|dir| {
-                    // glibc's DIR begins with the number; the rest of the word is a lock.
-                    let fd = u32::try_from(reader.int(dir, 0)?).ok()?;
-                    paths.contains_key(&fd).then_some(fd).filter(|fd| *fd > 2)
-                })
+                dirs.find_map(|dir| self.directory(dir).filter(|fd| paths.contains_key(fd)))
             }
             Owner::Sqlite => return self.sqlite(address, paths),
+            Owner::Cursor => {
+                let connection = reader.pointer(address, NUMBER);
+                let hidden = connection.filter(|one| self.graph.index_of(*one).is_none());
+                return hidden.map_or_else(Vec::new, |one| self.sqlite(one, paths));
+            }
         };
         one.into_iter().collect()
+    }
+
+    /// The number of glibc's `DIR`: it, a lock, the size of the buffer, how much of it is filled,
+    /// and how much of that was read. A Python object begins with a small number, too.
+    fn directory(&self, dir: u64) -> Option<u32> {
+        let [size, filled, read] = [8, 16, 24].map(|at| self.reader.field(dir, at));
+        let (size, filled, read) = (size?, filled?, read?);
+        let is_one = DIRECTORY_BUFFER.contains(&size) && filled <= size && read <= filled;
+        let fd = u32::try_from(self.reader.int(dir, 0)?).ok()?;
+        (is_one && fd > 2).then_some(fd)
     }
 
     /// The value of a positive integer of one digit.

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
+use crate::attribute;
 use crate::dict;
 use crate::frame::{self, FrameName, Local};
 use crate::graph::Index;
@@ -13,6 +14,12 @@ use crate::types::Kind;
 const MOST_VISITED: usize = 20_000;
 /// The longest way.
 const MOST_STEPS: usize = 48;
+
+/// The rank of what Python's own modules have: after the frames of running threads, because
+/// Python keeps a list of those.
+const STANDARD: u8 = 5;
+/// The class of every event loop of `asyncio`.
+const EVENT_LOOP: &str = "asyncio.BaseEventLoop";
 
 /// What lives by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,6 +152,9 @@ impl Heap<'_> {
                 let module = module.map_or_else(|| "?".to_owned(), |one| one.name.clone());
                 roots.push((Root::State { module }, 6, true));
             }
+            Kind::Other if before.is_some() => {
+                roots.extend(self.anchor(object).map(|(root, rank)| (root, rank, true)));
+            }
             _ => {}
         }
         if let Some(label) = self.labels.get(&address) {
@@ -155,6 +165,27 @@ impl Heap<'_> {
                 .map(|(root, rank)| (root, rank, false)),
         );
         roots
+    }
+
+    /// What lives as long as the program or a thread wants it to, whoever else knows it: what
+    /// knows it, a task or a logger, is not the reason.
+    fn anchor(&self, object: Index) -> Option<(Root, u8)> {
+        let of = self.type_of(object)?;
+        let logging = |name: &str| Root::Global {
+            module: "logging".to_owned(),
+            name: Some(name.to_owned()),
+        };
+        match of.name.as_str() {
+            "logging.Manager" => return Some((logging("Logger.manager"), STANDARD)),
+            "logging.RootLogger" => return Some((logging("root"), STANDARD)),
+            _ => {}
+        }
+        let mut bases = of.line.iter().filter_map(|base| self.class(*base));
+        let is_loop = bases.any(|base| base.name == EVENT_LOOP);
+        let thread = || attribute::get(&self.reader, self.graph.address(object), &of, "_thread_id");
+        let kind = thread().filter(|_| is_loop);
+        let kind = kind.and_then(|thread| self.class(self.reader.kind(thread)?))?;
+        (kind.name == "int").then_some((Root::Label("a running event loop"), 3))
     }
 
     fn class_root(
@@ -192,7 +223,7 @@ impl Heap<'_> {
         })
     }
 
-    fn local_root(&self, local: &Local) -> (Root, u8) {
+    pub(crate) fn local_root(&self, local: &Local) -> (Root, u8) {
         let at = local.frame.frame;
         let name = frame::variable_name(&self.reader, at, local.slot);
         let frame = frame::name(&self.reader, at);
@@ -238,8 +269,7 @@ const fn rank(origin: CodeOrigin) -> u8 {
     match origin {
         CodeOrigin::Own => 0,
         CodeOrigin::Package => 2,
-        // After the frames of running threads: Python keeps a list of those.
-        CodeOrigin::Standard => 5,
+        CodeOrigin::Standard => STANDARD,
     }
 }
 

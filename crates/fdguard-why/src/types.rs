@@ -44,6 +44,8 @@ pub(crate) enum Owner {
     /// A C `int` at this offset.
     Number(u64),
     Sqlite,
+    /// A cursor, which up to 3.10 does not tell the collector of its connection.
+    Cursor,
     /// A pointer to a `DIR` somewhere in it.
     Directory,
     /// An attribute with this name.
@@ -184,6 +186,7 @@ fn owner(name: &str) -> Option<Owner> {
         "_socket.socket" | "select.epoll" => Owner::Number(16),
         "mmap.mmap" => Owner::Number(56),
         "sqlite3.Connection" => Owner::Sqlite,
+        "sqlite3.Cursor" => Owner::Cursor,
         "posix.ScandirIterator" => Owner::Directory,
         _ => return None,
     })

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fdguard_attach::Target;
+use fdguard_proc::maps::{MapsRegion, regions};
 use fdguard_proc::stat::ProcStat;
 use fdguard_why::{FirstWalk, NodeHeap};
 use fdguard_wire::{END_WALK, WAKE_INSPECTOR};
@@ -196,7 +197,7 @@ impl Drop for Copy<'_> {
     fn drop(&mut self) {
         let mut request = self.inside.to_le_bytes().to_vec();
         let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-        let now: Vec<(u64, u64)> = lines(&maps).filter_map(private_memory).collect();
+        let now: Vec<(u64, u64)> = private_memory(&maps).collect();
         // Only what is still there; it may be one with its neighbours now.
         let is_there = |(start, end): &&(u64, u64)| {
             let mut now = now.iter();
@@ -261,7 +262,7 @@ fn kept_out(pid: u32) -> Vec<(u64, u64)> {
             let mut flags = flags.split(|byte| *byte == b' ');
             found.extend(range.filter(|_| flags.any(|flag| flag == b"dc")));
         } else if line.first().is_some_and(u8::is_ascii_hexdigit) && !line.ends_with(b"kB") {
-            range = private_memory(line);
+            range = private_memory(line).next();
         }
     }
     found
@@ -271,18 +272,14 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 
-/// The range of a line of `maps`, if it is private memory without a name.
-fn private_memory(line: &[u8]) -> Option<(u64, u64)> {
-    let text = std::str::from_utf8(line).ok()?;
-    let mut fields = text.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let range = (
-        u64::from_str_radix(start, 16).ok()?,
-        u64::from_str_radix(end, 16).ok()?,
-    );
-    let is_private = fields.next()?.ends_with('p');
-    let has_no_file = fields.nth(2)? == "0" && fields.next().is_none();
-    (is_private && has_no_file && range.0 < range.1).then_some(range)
+/// The ranges of private memory without a name in the text of `maps`, or one line of it.
+fn private_memory(maps: &[u8]) -> impl Iterator<Item = (u64, u64)> {
+    let is_private = |region: &MapsRegion<'_>| {
+        let has_no_file = region.ino == 0 && region.path.is_empty();
+        region.rights.ends_with(b"p") && has_no_file && region.start < region.end
+    };
+    let regions = regions(maps).filter(is_private);
+    regions.map(|region| (region.start, region.end))
 }
 
 #[cfg(test)]
@@ -291,7 +288,7 @@ mod tests {
 
     #[test]
     fn only_memory_without_a_name_counts() {
-        let range = |line: &str| private_memory(line.as_bytes());
+        let range = |line: &str| private_memory(line.as_bytes()).next();
         assert_eq!(
             range("1000-3000 rw-p 00000000 00:00 0 "),
             Some((0x1000, 0x3000))

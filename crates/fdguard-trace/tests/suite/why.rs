@@ -13,7 +13,7 @@ use super::python::interpreter;
 const MINORS: [&str; 5] = ["3.9", "3.10", "3.11", "3.12", "3.13"];
 
 /// A group of descriptors, and what the answer says of it.
-const CASES: [(&str, &str); 23] = [
+const CASES: [(&str, &str); 29] = [
     (
         "registry",
         "Writer.f ← dict['stream'] ← dict (3 entries) ← __main__.registry [object]",
@@ -53,6 +53,24 @@ const CASES: [(&str, &str); 23] = [
         "ScandirIterator ← list (1 entry) ← __main__.scans [object]",
     ),
     ("sqlite", "← __main__.database [object]"),
+    (
+        "cursor",
+        "Cursor ← list (1 entry) ← __main__.cursors [object]",
+    ),
+    ("loop", "._selector ← a running event loop [object]"),
+    (
+        "default",
+        "BufferedReader ← default argument of with_default() ← __main__.with_default [object]",
+    ),
+    (
+        "keyword",
+        "list (1 entry) ← dict['kept'] ← default argument of with_keyword() ← __main__.",
+    ),
+    ("logging", "← logging.Logger.manager [object]"),
+    (
+        "exits",
+        "← method _IOBase.__exit__() ← tuple (2 entries) ← deque",
+    ),
     ("connection", "Connection ← __main__."),
     ("borrowed", "BufferedReader ← __main__.owner [object]"),
     (
@@ -204,6 +222,54 @@ fn w22_plain_numbers_are_judged_by_two_walks_and_never_by_one() {
         let said = text(&second, 1);
         let expected = "no object and no place in the heap holds these numbers";
         assert!(said.starts_with(expected), "{minor}: {said}");
+    }
+}
+
+/// Objects with one number each, and how they are held.
+const ALIKE: [(&str, &str); 6] = [
+    (
+        "tuples",
+        "held by 8 numbers ← tuple (4 entries) ← list (8 entries) ← tuple (2 entries) ← dict",
+    ),
+    ("dicts", "held by 8 numbers ← dict['fd'] ← list (8 entries)"),
+    ("slotted", "held by 8 Numbered.fd ← list (8 entries)"),
+    (
+        "closed",
+        "held by 8 numbers ← closure of number_in_closure.<locals>.<lambda>() ← list",
+    ),
+    ("threads", "local `fd` of number_in_thread() why.py"),
+    (
+        "arrays",
+        "no object and no place in the heap holds these numbers: the result was dropped, or is",
+    ),
+];
+
+#[test]
+fn w22_numbers_in_objects_of_one_shape_are_found_and_never_called_dropped() {
+    for minor in MINORS {
+        let Some(mut victim) = Victim::start(minor) else {
+            continue;
+        };
+        let target = victim.target();
+        let more = |victim: &mut Victim| -> Vec<Vec<u32>> {
+            victim.tell("more-alike");
+            let groups = ALIKE.map(|_| victim.next_line().1).into();
+            assert_eq!(victim.next_line().0, "done", "{minor}");
+            groups
+        };
+        let known = more(&mut victim);
+        let first = target.ask(&known, None).unwrap();
+        let mut groups = more(&mut victim);
+        for (group, known) in groups.iter_mut().zip(&known) {
+            group.extend(known);
+        }
+        let second = target.ask(&groups, Some(&first.seen)).unwrap();
+        for (at, (name, expected)) in ALIKE.iter().enumerate() {
+            let said = text(&second, at);
+            assert!(said.starts_with(expected), "{minor} {name}: {said}");
+            let counts = second.whys[at].chains.iter().map(|one| one.count);
+            assert_eq!(counts.sum::<usize>(), groups[at].len(), "{minor} {name}");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use testkit::{TestRuntime, have, runtimes, skip};
 const VERSIONS: [u32; 3] = [11, 17, 21];
 
 /// A group of descriptors, and what the answer says of it.
-const CASES: [(&str, &str); 9] = [
+const CASES: [(&str, &str); 13] = [
     (
         "sessions",
         "FileInputStream ← WhyJava$Session.log ← ArrayList (5 entries) ← WhyJava.sessions [object]",
@@ -40,6 +40,19 @@ const CASES: [(&str, &str); 9] = [
         "reused",
         "held by 8 FileInputStream ← FileInputStream[] (8 entries) ← WhyJava.reused [object]",
     ),
+    (
+        "soft",
+        "SoftReference ← ConcurrentHashMap (3 entries) ← WhyJava.soft [object]",
+    ),
+    (
+        "by-unit",
+        "FileInputStream ← EnumMap (2 entries) ← WhyJava.byUnit [object]",
+    ),
+    (
+        "clients",
+        "HttpClientFacade ← ArrayList (2 entries) ← WhyJava.clients; also ",
+    ),
+    ("watches", " ← ArrayList (2 entries) ← WhyJava.watches"),
     ("garbage", "only garbage carries the number"),
 ];
 
@@ -176,7 +189,14 @@ fn w22_a_java_program_that_is_asked_often_is_unharmed() {
         return;
     };
     for java in runtimes("java", &VERSIONS) {
-        let options = ["-Xcheck:jni", "-Xmx64m", "-XX:+UseSerialGC"];
+        // With room enough that no collection takes the garbage between two asks.
+        let options = [
+            "-Xcheck:jni",
+            "-Xms160m",
+            "-Xmx160m",
+            "-Xmn120m",
+            "-XX:+UseSerialGC",
+        ];
         let mut victim = Victim::start(&java, classes.path(), &options);
         let before = victim.state();
         let threads = victim.threads();

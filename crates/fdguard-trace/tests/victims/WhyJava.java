@@ -1,14 +1,19 @@
 import java.io.BufferedReader;
 import java.io.FileInputStream;
 import java.io.InputStreamReader;
+import java.lang.ref.SoftReference;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.http.HttpClient;
 import java.nio.channels.Selector;
 import java.nio.file.DirectoryStream;
+import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.WatchService;
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -16,6 +21,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /** Holds descriptors in every way, prints which, and waits for orders. */
@@ -36,6 +42,12 @@ public class WhyJava {
     static final List<Socket> closed = new ArrayList<>();
     static final FileInputStream[] reused = new FileInputStream[8];
     static final ThreadLocal<FileInputStream> local = new ThreadLocal<>();
+
+    static final Map<Integer, SoftReference<FileInputStream>> soft = new ConcurrentHashMap<>();
+    static final EnumMap<TimeUnit, FileInputStream> byUnit = new EnumMap<>(TimeUnit.class);
+    static final List<HttpClient> clients = new ArrayList<>();
+
+    static final List<WatchService> watches = new ArrayList<>();
 
     interface Opening {
         void run() throws Exception;
@@ -170,6 +182,37 @@ public class WhyJava {
                 reused[i] = file();
             }
         });
+        say("soft", () -> {
+            for (int i = 0; i < 3; i++) {
+                soft.put(i, new SoftReference<>(file()));
+            }
+        });
+        say("by-unit", () -> {
+            byUnit.put(TimeUnit.DAYS, file());
+            byUnit.put(TimeUnit.HOURS, file());
+        });
+        // What they load has no room in a heap that is nearly too large.
+        int wanted = many.length > 0 ? 0 : 2;
+        if (wanted > 0) {
+            HttpClient.newHttpClient();
+        }
+        say("clients", () -> {
+            for (int i = 0; i < wanted; i++) {
+                clients.add(HttpClient.newHttpClient());
+            }
+        });
+        for (int i = 0; i < 2; i++) {
+            watches.add(FileSystems.getDefault().newWatchService());
+        }
+        // Its pair of sockets is in an array of numbers, which is not read.
+        StringBuilder watched = new StringBuilder("watches");
+        for (int fd : open()) {
+            Path link = Path.of("/proc/self/fd/" + fd);
+            if (Files.readSymbolicLink(link).toString().contains("inotify")) {
+                watched.append(' ').append(fd);
+            }
+        }
+        System.out.println(watched);
         say("garbage", WhyJava::drop);
         System.out.println("READY");
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));

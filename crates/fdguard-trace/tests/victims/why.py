@@ -1,9 +1,12 @@
 """Holds descriptors in every way, and says which: `NAME FD FD ...`, then READY. Then it obeys."""
+import array
 import asyncio
 import atexit
+import contextlib
 import ctypes
 import gc
 import io
+import logging
 import mmap
 import multiprocessing
 import os
@@ -103,6 +106,26 @@ def lines():
     yield opened
 
 
+def with_default(kept=new()):
+    say("default", kept.fileno())
+
+
+def with_keyword(*, kept=[new()]):
+    say("keyword", kept[0].fileno())
+
+
+with_default()
+with_keyword()
+
+logger = logging.getLogger("app")
+handler = logging.FileHandler("/dev/null")
+logging.getLogger("job.1").addHandler(handler)
+say("logging", handler.stream.fileno())
+del handler
+
+exits = contextlib.ExitStack()
+say("exits", exits.enter_context(new()).fileno())
+
 generators = [lines()]
 next(generators[0])
 
@@ -117,6 +140,29 @@ async def worker():
 
 def run_loop():
     asyncio.run(worker())
+
+
+class Forgets(asyncio.Protocol):
+    def connection_made(self, transport):
+        say("loop", transport.get_extra_info("socket").fileno())
+        begun.set()
+
+
+async def server():
+    # A task knows its loop, but does not keep it.
+    tasks.append(asyncio.current_task())
+    near, far = socket.socketpair()
+    peers.append(far)
+    await asyncio.get_running_loop().create_connection(Forgets, sock=near)
+    del near
+    await asyncio.sleep(1000)
+
+
+def run_server():
+    asyncio.run(server())
+
+
+tasks, peers = [], []
 
 
 def waiter():
@@ -145,7 +191,7 @@ def receiver():
     return far
 
 
-for target in (waiter, with_local, receiver, run_loop):
+for target in (waiter, with_local, receiver, run_loop, run_server):
     begun = threading.Event()
     threading.Thread(target=target, daemon=True).start()
     begun.wait()
@@ -192,6 +238,8 @@ def open_below(path):
 
 
 say("mmap", *open_below(name))
+# Its path is held by so many that the count could be the number of a descriptor.
+extra = [work] * 9
 scans = [os.scandir(work)]
 say("scandir", *open_below(work))
 
@@ -201,6 +249,10 @@ database.execute("create table t (x)")
 database.execute("insert into t values (1)")
 database.commit()
 say("sqlite", *open_below(work + "/a.db"))
+
+cursors = [sqlite3.connect(os.path.join(work, "b.db")).cursor()]
+cursors[0].execute("create table t (x)")
+say("cursor", *open_below(work + "/b.db"))
 
 near, far = multiprocessing.Pipe()
 say("connection", near.fileno(), far.fileno())
@@ -229,6 +281,54 @@ class Slow(Document):
         sys.stdin.readline()
 
 
+class Numbered:
+    __slots__ = ("fd",)
+
+    def __init__(self):
+        self.fd = os.dup(0)
+
+
+def number_in_closure():
+    fd = os.dup(0)
+    return lambda: fd
+
+
+def number_in_thread(begun):
+    fd = os.dup(0)
+    begun.set()
+    threading.Event().wait()
+    return fd
+
+
+def start_thread():
+    begun = threading.Event()
+    threading.Thread(target=number_in_thread, args=(begun,), daemon=True).start()
+    begun.wait()
+
+
+# One number each: a place is what they have in common.
+alike = {
+    "tuples": ([], lambda: (70000, 8080, 4711, os.dup(0))),
+    "dicts": ([], lambda: {"fd": os.dup(0), "port": 8080}),
+    "slotted": ([], Numbered),
+    "closed": ([], number_in_closure),
+    "threads": ([], start_thread),
+    "arrays": ([], lambda: array.array("i", [os.dup(0)])),
+}
+
+
+def open_now():
+    # The list's own number is gone by then.
+    return {int(fd) for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")}
+
+
+def add_alike():
+    for name, (kept, make) in alike.items():
+        before = open_now()
+        kept.extend(make() for _ in range(4))
+        say(f"new-{name}", *sorted(open_now() - before))
+
+
 raw = [os.open("/dev/null", os.O_RDONLY) for _ in range(4)]
 say("raw", *raw)
 dropped = tuple(os.dup(raw[0]) for _ in range(4))
@@ -254,6 +354,9 @@ for line in sys.stdin:
         say("new-raw", *raw[-4:])
         say("new-dropped", *[os.dup(raw[0]) for _ in range(4)])
         # What prints them holds them until it returns: only now nothing but `raw` does.
+        say("done")
+    elif word == "more-alike":
+        add_alike()
         say("done")
     elif word == "collect-slowly":
         slow = Slow()

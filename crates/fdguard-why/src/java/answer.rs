@@ -193,7 +193,9 @@ impl JavaHeap {
                     .to_owned()
             }
             (_, "") => {
-                "no Java object has this number: the JVM or native code opened it".to_owned()
+                "no Java object that fdguard knows as an owner has this number: the JVM, native code \
+                 or a class of its own opened it"
+                    .to_owned()
             }
             (_, owner) => format!("{owner}: held by something that the JVM does not tell"),
         }

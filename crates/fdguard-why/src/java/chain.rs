@@ -151,6 +151,11 @@ impl JavaHeap {
             let is_array = self.class_name(object).starts_with('[');
             let mut is_entry = false;
             for edge in self.edges_from(object) {
+                // What an EnumMap has of its keys is all of them.
+                let field = self.names.field(self.class_of(object), edge.index());
+                if edge.kind() == FIELD && field == Some("keyUniverse") {
+                    continue;
+                }
                 let is_array_too = self.class_name(edge.to).starts_with('[');
                 let is_inner = self.is_part(edge.to) || (is_array_too && !is_array);
                 match (edge.kind(), is_inner) {

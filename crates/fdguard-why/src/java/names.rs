@@ -270,7 +270,11 @@ impl Names {
             return false;
         };
         match self.class(declaring) {
-            "java/lang/ref/Reference" => matches!(field.name.as_str(), "referent" | "discovered"),
+            // A soft reference holds what it refers to until memory is short.
+            "java/lang/ref/Reference" if field.name == "referent" => {
+                !self.is_a(class, "java/lang/ref/SoftReference")
+            }
+            "java/lang/ref/Reference" => field.name == "discovered",
             "jdk/internal/ref/Cleaner" | "sun/misc/Cleaner" => field.name == "thunk",
             "java/lang/ref/FinalReference" | "java/lang/Object" => false,
             // What a cleaner does at the end holds the descriptor's object, but is no reason.

@@ -26,7 +26,7 @@ impl JavaHeap {
                 | ("sun/nio/ch/EPollSelectorImpl", "epfd" | "fd0" | "fd1")
                 | ("sun/nio/ch/EventFD", "efd")
                 | ("sun/nio/fs/UnixSecureDirectoryStream", "dfd")
-                | ("sun/nio/fs/LinuxWatchService$Watcher", "ifd") => {
+                | ("sun/nio/fs/LinuxWatchService$Poller", "ifd") => {
                     u32::try_from(number.value).ok()
                 }
                 // The C library's DIR begins with the number.

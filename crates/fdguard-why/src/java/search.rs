@@ -13,6 +13,9 @@ const MOST_STEPS: usize = 64;
 /// The most ways of an object.
 const MOST_WAYS: usize = 32;
 
+/// The thread of a `java.net.http.HttpClient`.
+const CLIENT_THREAD: &str = "jdk/internal/net/http/HttpClientImpl$SelectorManager";
+
 const JNI_GLOBAL: u64 = 21;
 const MONITOR: u64 = 23;
 const STACK_LOCAL: u64 = 24;
@@ -86,8 +89,7 @@ impl JavaHeap {
         while let Some(step) = steps.get(at) {
             let (holder, depth, edge) = (step.object, step.depth, step.edge);
             let found = self.lives(holder, edge);
-            let is_end =
-                !found.is_empty() && self.names.is_a(self.class_of(holder), "java/lang/Thread");
+            let is_end = !found.is_empty() && self.is_own_life(holder);
             for (life, rank) in found {
                 if ways.len() < MOST_WAYS * 4 {
                     let path = path(&steps, at);
@@ -115,6 +117,13 @@ impl JavaHeap {
         ways.sort_by_key(|way| (way.rank, way.path.len()));
         ways.truncate(MOST_WAYS);
         ways
+    }
+
+    /// Whether an object is a thread that runs as long as it wants. That of an `HttpClient` ends
+    /// when nobody has the client any more.
+    fn is_own_life(&self, object: u32) -> bool {
+        let class = self.class_of(object);
+        self.names.is_a(class, "java/lang/Thread") && self.names.class(class) != CLIENT_THREAD
     }
 
     /// Why an object lives by itself, with the rank of each reason. `edge` is what it holds on the

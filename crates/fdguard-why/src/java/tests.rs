@@ -105,7 +105,7 @@ fn a_cleaner_is_no_holder_and_garbage_is_called_garbage() {
 
 #[test]
 fn a_number_that_no_object_has_is_not_the_programs() {
-    assert!(said(&[9])[0].starts_with("no Java object has this number"));
+    assert!(said(&[9])[0].starts_with("no Java object that fdguard knows as an owner"));
 }
 
 proptest! {

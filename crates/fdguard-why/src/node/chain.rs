@@ -1,7 +1,7 @@
 //! A way in words.
 
 use super::NodeHeap;
-use super::search::{NodeLife, NodeStep, NodeWay, named};
+use super::search::{NodeLife, NodeStep, NodeWay, REGISTERS, named};
 use super::snapshot::{EdgeKind, NodeIndex, NodeKind};
 use crate::hop::Hop;
 
@@ -14,7 +14,9 @@ impl NodeHeap {
         }
         // What lives is named by itself.
         match way.life {
-            NodeLife::Exports { .. } | NodeLife::Timer => drop(hops.pop()),
+            NodeLife::Exports { .. } | NodeLife::Timer | NodeLife::Waiting { .. } => {
+                drop(hops.pop())
+            }
             _ => {}
         }
         hops
@@ -27,6 +29,16 @@ impl NodeHeap {
         match (self.snapshot.kind(holder), edge.kind) {
             (_, EdgeKind::Context) => Some(self.variable(holder, name)),
             (NodeKind::Object, EdgeKind::Element) => Some(self.container(holder)),
+            (NodeKind::Object, EdgeKind::Internal) if name == REGISTERS => {
+                let function = self.snapshot.target(holder, "function");
+                let name = function.map_or("", |function| self.snapshot.name(function));
+                Some(Hop::Local {
+                    name: None,
+                    function: named(name),
+                    file: function.map_or_else(String::new, |one| self.closure_file(one)),
+                    line: function.and_then(|one| self.snapshot.line(one)),
+                })
+            }
             (NodeKind::Object, EdgeKind::Internal) if name == "table" => {
                 Some(self.container(holder))
             }

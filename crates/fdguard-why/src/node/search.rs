@@ -12,6 +12,9 @@ const MOST_SEEN: usize = 20_000;
 /// The most ways that are compared.
 const MOST_WAYS: usize = 24;
 
+/// The edge by which a function that was left has its variables.
+pub(super) const REGISTERS: &str = "parameters_and_registers";
+
 /// What lives by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeLife {
@@ -162,6 +165,11 @@ impl NodeHeap {
         }
         let name = self.snapshot.edge_name(&edge);
         match edge.kind {
+            // The global object has it behind a getter.
+            EdgeKind::Context if name == "process" && self.is_nodes_own(holder) => {
+                let name = name.to_owned();
+                Some((NodeLife::Global { name }, 4))
+            }
             EdgeKind::Context if self.is_module_context(holder) => {
                 let file = self.context_file(holder);
                 let rank = rank_of(&file, 0, 1, 4);
@@ -178,11 +186,16 @@ impl NodeHeap {
                 let rank = rank_of(&file, 0, 1, 4);
                 Some((NodeLife::Exports { file }, rank))
             }
+            // A neighbour in Node's list of timers: being in the list is the reason.
+            EdgeKind::Property if matches!(name, "_idleNext" | "_idlePrev") => {
+                Some((NodeLife::Timer, 1))
+            }
             EdgeKind::Property if class == "Timeout" || class == "Immediate" => {
                 matches!(name, "_onTimeout" | "_onImmediate" | "_timerArgs" | "_argv")
                     .then_some((NodeLife::Timer, 1))
             }
-            EdgeKind::Internal if name == "parameters_and_registers" => {
+            // A generator is held by whoever wants its next value.
+            EdgeKind::Internal if name == REGISTERS && self.is_awaiting(holder) => {
                 let function = self.snapshot.target(holder, "function")?;
                 let file = self.closure_file(function);
                 let rank = rank_of(&file, 1, 2, 5);
@@ -197,6 +210,17 @@ impl NodeHeap {
             }
             _ => None,
         }
+    }
+
+    /// Whether a function that was left waits for a promise.
+    fn is_awaiting(&self, suspended: NodeIndex) -> bool {
+        let mut edges = self.snapshot.edges(suspended).iter();
+        edges.any(|edge| self.snapshot.name(edge.to) == "Promise")
+    }
+
+    /// Whether a context is of a module of Node itself.
+    fn is_nodes_own(&self, context: NodeIndex) -> bool {
+        self.is_module_context(context) && self.context_file(context).starts_with("node:")
     }
 
     /// What native code keeps: the handles of libuv, first of all.

@@ -1,6 +1,7 @@
 // Holds descriptors in all ways that it can, says which number is held how, and then obeys: `more`
 // opens more plain numbers, `check` says which of the dropped handles are still open.
 'use strict';
+const { AsyncLocalStorage } = require('async_hooks');
 const fs = require('fs');
 const http = require('http');
 const net = require('net');
@@ -33,6 +34,36 @@ async function waits() {
   say('waits', [held.fd]);
   await new Promise((resolve) => setTimeout(resolve, 1e8));
   await held.read();
+}
+
+const generators = [];
+function* generates(held) {
+  yield held.fd;
+  yield held;
+}
+
+const storage = new AsyncLocalStorage();
+
+async function suspended() {
+  const held = await fs.promises.open('/proc/self/stat');
+  say('generator', [held.fd]);
+  generators.push(generates(held));
+  generators[0].next();
+}
+
+async function stored() {
+  const fds = [];
+  for (let at = 0; at < 3; at += 1) {
+    const kept = await fs.promises.open('/proc/self/stat');
+    fds.push(kept.fd);
+    storage.run({ kept }, () => setTimeout(() => {}, 1e8));
+  }
+  say('stored', fds);
+}
+
+async function onProcess() {
+  process.kept = [await fs.promises.open('/proc/self/stat')];
+  say('process', [process.kept[0].fd]);
 }
 
 async function dropped() {
@@ -97,6 +128,9 @@ async function main() {
   registry.open.push({ stream: await fs.promises.open('/proc/self/stat') });
   say('nested', [registry.open[0].stream.fd]);
   await timed();
+  await suspended();
+  await stored();
+  await onProcess();
   waits();
   while (global.numbers.length === 0) {
     await new Promise(setImmediate);

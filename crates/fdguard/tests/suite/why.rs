@@ -1,6 +1,7 @@
 //! `fdguard why`: which object holds a descriptor.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::run;
@@ -19,17 +20,78 @@ sys.stdin.read()
 ";
 
 pub(super) fn registry() -> Child {
-    let mut child = Command::new("python3")
-        .args(["-c", REGISTRY])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new("python3");
+    command.args(["-c", REGISTRY]);
+    let (child, _) = started(&mut command);
+    child
+}
+
+/// Starts a program that ends with its input, and waits until it is ready; returns the rest of that
+/// line.
+pub(super) fn started(command: &mut Command) -> (Child, String) {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.as_mut().unwrap());
     output.read_line(&mut line).unwrap();
-    assert_eq!(line, "READY\n");
-    child
+    let rest = line.strip_prefix("READY").unwrap().trim().to_owned();
+    (child, rest)
+}
+
+/// The stories of the guide: the heading, the file, and the beginning of the answer.
+const STORIES: [(&str, &str, &str); 3] = [
+    (
+        "## A registry that is never emptied",
+        "run.py",
+        "held by 44 ",
+    ),
+    (
+        "## A traceback that a failed job keeps",
+        "jobs.py",
+        "held by 12 ",
+    ),
+    (
+        "## A cycle, and the collector is off",
+        "cycle.py",
+        "only an unreachable cycle ",
+    ),
+];
+
+#[test]
+fn w22_the_stories_of_the_guide_are_true() {
+    if !testkit::is_root() {
+        return testkit::skip("needs root");
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/why.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for (heading, file, beginning) in STORIES {
+        let (_, story) = page.split_once(heading).unwrap();
+        let (story, _) = story.split_once("\n## ").unwrap();
+        let (_, code) = story.split_once("```python\n").unwrap();
+        let (code, text) = code.split_once("```\n").unwrap();
+        // The answer is between back quotes, and may be wrapped.
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (_, answer) = text.split_once('`').unwrap();
+        let answer = answer.trim_start_matches('`');
+        let (answer, _) = answer.split_once("]`").unwrap();
+        assert!(answer.starts_with(beginning), "{answer}");
+        let code = format!("{code}\nimport sys\nprint('READY', flush=True)\nsys.stdin.read()\n");
+        let code = code.replace("/tmp/", &format!("{}/", dir.path().display()));
+        let script = dir.path().join(file);
+        std::fs::write(&script, code).unwrap();
+        let (mut program, _) = started(Command::new("python3").arg(&script));
+        let output = run(["why", &program.id().to_string()]);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let said = output.text();
+        let expected = format!("{answer}]");
+        assert!(
+            said.lines().any(|line| line.trim() == expected),
+            "{expected}\n{said}"
+        );
+        drop(program.stdin.take());
+        assert!(program.wait().unwrap().success());
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! `fdguard why` of programs whose language keeps no record: C has the line that used a descriptor
 //! last, Go the owner.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -9,6 +8,7 @@ use serde_json::Value;
 use testkit::{compiled, go_toolchains, have, is_root, skip};
 
 use super::run;
+use super::why::started;
 
 const SOURCE: &str = "c/last_use.c";
 
@@ -28,20 +28,6 @@ fn line_of(mark: &str) -> u64 {
     let text = std::fs::read_to_string(path).unwrap();
     let at = text.lines().position(|line| line.ends_with(mark)).unwrap();
     u64::try_from(at).unwrap() + 1
-}
-
-/// Starts it, and waits until it is ready; returns the rest of that line.
-fn started(program: &Path) -> (Child, String) {
-    let mut child = Command::new(program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut output = BufReader::new(child.stdout.as_mut().unwrap());
-    output.read_line(&mut line).unwrap();
-    let rest = line.strip_prefix("READY").unwrap().trim().to_owned();
-    (child, rest)
 }
 
 fn ends_by_itself(mut child: Child) {
@@ -65,7 +51,7 @@ fn w22_the_line_that_used_a_descriptor_of_c_last_is_named() {
         return skip("needs root");
     }
     let Some(program) = program() else { return };
-    let (child, _) = started(&program);
+    let (child, _) = started(&mut Command::new(&program));
     let output = run(["why", &child.id().to_string(), "--json"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     let document: Value = serde_json::from_str(output.text()).unwrap();
@@ -162,7 +148,7 @@ fn w22_the_owner_of_a_descriptor_of_go_is_found_or_not() {
             skip("Go cannot compile here");
             continue;
         }
-        let (child, number) = started(&program);
+        let (child, number) = started(&mut Command::new(&program));
         let output = run(["why", &child.id().to_string(), "--json", "--wait", "100ms"]);
         assert_eq!(output.code, 0, "{}", output.stderr);
         let document: Value = serde_json::from_str(output.text()).unwrap();

@@ -12,7 +12,7 @@ use testkit::{TestRuntime, is_root, runtimes, skip};
 use super::run;
 
 /// A group of descriptors, and what the answer says of it.
-const CASES: [(&str, &str); 8] = [
+const CASES: [(&str, &str); 11] = [
     (
         "map",
         "Socket ← Map (4 entries) ← variable `sessions` of why.cjs [object]",
@@ -37,6 +37,18 @@ const CASES: [(&str, &str); 8] = [
     (
         "timer",
         "ReadStream ← local `stream` of <anonymous>() why.cjs:",
+    ),
+    (
+        "generator",
+        "held by FileHandle ← generates() why.cjs:40 ← Array (1 entry) ← variable `generators` of",
+    ),
+    (
+        "stored",
+        "held by 3 FileHandle ← Object['kept'] ← Timeout.kResourceStore ← a timer [object]",
+    ),
+    (
+        "process",
+        "FileHandle ← Array (1 entry) ← process.kept ← globalThis.process [object]",
     ),
     ("waits", "held by FileHandle ← waits() why.cjs:"),
 ];

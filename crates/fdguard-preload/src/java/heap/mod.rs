@@ -61,7 +61,7 @@ const OWNERS: [&[u8]; 13] = [
     b"Lsun/nio/fs/UnixDirectoryStream;",
     b"Lsun/nio/fs/UnixSecureDirectoryStream;",
     b"Lsun/nio/fs/LinuxWatchService;",
-    b"Lsun/nio/fs/LinuxWatchService$Watcher;",
+    b"Lsun/nio/fs/LinuxWatchService$Poller;",
 ];
 
 type Body = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
