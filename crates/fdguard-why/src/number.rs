@@ -47,7 +47,7 @@ enum Place {
 }
 
 /// A place with what it has: numbers, and the objects that have them.
-type Found = (Place, BTreeSet<u32>, Vec<Index>);
+type NumberPlace = (Place, BTreeSet<u32>, Vec<Index>);
 
 impl FirstWalk {
     pub(crate) fn new(
@@ -147,7 +147,7 @@ impl Heap<'_> {
     }
 
     /// The place that has most of the new numbers.
-    fn best_place(&self, new: &BTreeSet<u32>, held: &[(u32, Index)]) -> Option<Found> {
+    fn best_place(&self, new: &BTreeSet<u32>, held: &[(u32, Index)]) -> Option<NumberPlace> {
         let mut counts: FxHashMap<Index, usize> = FxHashMap::default();
         for (_, holder) in held {
             *counts.entry(*holder).or_default() += 1;

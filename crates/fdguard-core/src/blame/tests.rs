@@ -192,7 +192,8 @@ fn r19_gos_poller_is_not_blamed_on_the_line_that_needed_it_first() {
     assert!(!is_programs(&stack(&frames)));
 }
 
-/// A pool of short-lived workers failed a check: each keeps the `/dev/null` that replaces its stdin.
+/// A pool of short-lived workers failed a check: each keeps the `/dev/null` that replaces its
+/// stdin.
 #[test]
 fn what_multiprocessing_opens_in_a_new_worker_is_not_the_programs() {
     let library = |frame: &'static str| (Python, frame);

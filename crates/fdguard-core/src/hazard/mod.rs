@@ -110,8 +110,8 @@ impl Hazard {
         self.severity >= Severity::Warning && self.cleared.is_none()
     }
 
-    /// Both closes of a double close are at fault. If only one of them was made by the program's own
-    /// code, that one is the closer: the other is a library that closes what it was given.
+    /// Both closes of a double close are at fault. If only one of them was made by the program's
+    /// own code, that one is the closer: the other is a library that closes what it was given.
     #[must_use]
     fn with_program_first(mut self) -> Self {
         let is_own = |party: &Option<Party>| party.as_ref().map(|party| is_programs(&party.stack));

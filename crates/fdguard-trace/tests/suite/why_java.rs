@@ -66,7 +66,10 @@ struct Victim {
 impl Victim {
     /// `None` if there is no compiler.
     fn start(java: &TestRuntime, classes: &Path, options: &[&str]) -> Self {
+        // Neither what it makes nor the classes it loads bring about a collection, which would take
+        // what it has dropped.
         let mut child = Command::new(&java.path)
+            .args(["-Xmn40m", "-XX:MetaspaceSize=256m"])
             .args(options)
             .arg("-cp")
             .arg(classes)
