@@ -52,17 +52,18 @@ fn r13_the_samples_of_a_replay_are_those_of_the_watch() {
 #[test]
 fn r13_a_recording_can_be_judged_by_other_settings() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, path) = recorded(&dir, "log");
+    let (live, path) = recorded(&dir, "log");
     let said = run(["watch", "--json", "--max", "100", "--from", &path]);
     let document = diagnosis(&said);
-    let rules: Vec<&Value> = document["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|finding| &finding["rule"])
-        .collect();
-    assert!(rules.contains(&&json!("leak")), "{rules:?}");
-    assert!(rules.contains(&&json!("absolute-level")), "{rules:?}");
+    let rules_of = |document: &Value| -> Vec<Value> {
+        let findings = document["findings"].as_array().unwrap();
+        findings.iter().map(|one| one["rule"].clone()).collect()
+    };
+    let (before, rules) = (rules_of(&live), rules_of(&document));
+    assert!(!before.contains(&json!("absolute-level")), "{before:?}");
+    assert!(rules.contains(&json!("absolute-level")), "{rules:?}");
+    // On a busy machine the victim may have leaked in one step.
+    assert!(before.iter().all(|rule| rules.contains(rule)), "{rules:?}");
 }
 
 #[test]
