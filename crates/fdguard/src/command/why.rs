@@ -31,15 +31,9 @@ pub(super) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
         .into_iter()
         .filter(|one| one.pid == args.pid)
         .collect();
-    let refusal = of_pid.first().and_then(|one| one.refusal.clone());
-    if let Some(refusal) = refusal.filter(|_| of_pid.iter().all(|one| one.sites.is_empty())) {
-        let (reason, way) = refusal.split_once(": ").unwrap_or((&refusal, ""));
-        return Err(HintedError::look(format!("process {}: {reason}", args.pid), way).into());
-    }
     if of_pid.iter().all(|one| one.sites.is_empty()) {
-        let message = format!("process {}: nothing that it holds was seen", args.pid);
-        let way = "ask again while it runs, or start it with fdguard trace --why -- COMMAND";
-        return Err(HintedError::look(message, way).into());
+        let refusal = of_pid.first().and_then(|one| one.refusal.as_deref());
+        return Err(no_answer(args.pid, refusal).into());
     }
     if args.json {
         output::emit(args.output.as_deref(), |out| {
@@ -52,6 +46,18 @@ pub(super) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
         })?;
     }
     Ok(exit::CLEAN)
+}
+
+/// Why nothing can be said of the process.
+fn no_answer(pid: u32, refusal: Option<&str>) -> HintedError {
+    let (reason, way) = match refusal {
+        Some(refusal) => refusal.split_once(": ").unwrap_or((refusal, "")),
+        None => (
+            "nothing that it holds was seen",
+            "ask again while it runs, or start it with fdguard trace --why -- COMMAND",
+        ),
+    };
+    HintedError::look(format!("process {pid}: {reason}"), way)
 }
 
 /// A program that nobody traces is attached to, and left again.
