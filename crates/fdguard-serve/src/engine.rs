@@ -309,6 +309,7 @@ impl<'p> Engine<'p> {
             for finding in findings {
                 changes.extend(self.book.see(&service.key, finding, now, at));
             }
+            self.book.settle(&service.key, key.pid, now);
         }
         changes.extend(self.book.advance(now, at));
         self.cost.dropped_findings = self.book.dropped();

@@ -1,9 +1,10 @@
 //! The life of a finding: it opens once, is updated, and resolves.
 //!
 //! A rule is judged at every look and may change its mind; people must not be woken by that. So a
-//! finding opens when two judgements agree (one, if it is critical), stays open until it was not
-//! seen for a while, and one that comes back soon is the same finding. Each time that it comes back
-//! it must stay away twice as long before it resolves.
+//! finding opens when two judgements agree (one, if it is critical), a rise only when it has lasted
+//! another part of its length, stays open until it was not seen for a while, and one that comes
+//! back soon is the same finding. Each time that it comes back it must stay away twice as long
+//! before it resolves.
 
 use std::collections::HashMap;
 
@@ -21,6 +22,14 @@ const MOST: usize = 2000;
 const LONGEST: f64 = 3600.0;
 /// An update is worth a notification when the count has grown by this factor.
 const GROWN: f64 = 1.5;
+
+/// A rise must last this share of its length once more: a cache that is almost full when the rise
+/// is long enough to be a leak stops in this time.
+const CONFIRMED: f64 = 0.2;
+/// At most this share of the time to the nearest limit is spent on that.
+const TIME_LEFT: f64 = 0.25;
+/// After this many judgements in a row without it, a finding that has not opened begins anew.
+const MISSED: u32 = 2;
 
 /// What makes two findings the same one: neither the process nor the count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -97,6 +106,9 @@ pub struct FindingRecord {
     seen: f64,
     #[serde(skip)]
     resolved: f64,
+    /// Judgements of its process in a row that did not find it.
+    #[serde(skip)]
+    missed: u32,
     #[serde(skip)]
     notified: (Severity, u64),
 }
@@ -235,6 +247,7 @@ impl FindingBook {
             first: now,
             seen: now,
             resolved: 0.0,
+            missed: 0,
             notified: (finding.severity, finding.count.unwrap_or(0)),
         }
     }
@@ -259,9 +272,17 @@ impl FindingBook {
     pub fn keep(&mut self, service: &ServiceKey, pid: u32, now: f64) {
         for record in self.records.values_mut() {
             let is_its = record.key.service == *service && record.finding.pid == pid;
-            if is_its && record.state == FindingState::Open {
+            if is_its && matches!(record.state, FindingState::Open | FindingState::Pending) {
                 record.seen = now;
             }
+        }
+    }
+
+    /// A process of this service was judged: what was not seen now begins anew if it returns.
+    pub fn settle(&mut self, service: &ServiceKey, pid: u32, now: f64) {
+        for record in self.records.values_mut() {
+            let is_its = record.key.service == *service && record.finding.pid == pid;
+            record.missed += u32::from(is_its && record.seen < now);
         }
     }
 
@@ -367,13 +388,17 @@ impl FindingRecord {
         pace: FindingPace,
     ) -> Option<FindingChange> {
         let was_away = now - self.resolved;
-        if self.state == FindingState::Pending && now - self.seen > pace.resolve_after {
+        let needed = needed_time(finding, pace);
+        let is_gone = now - self.seen > pace.resolve_after
+            || (self.missed >= MISSED && finding.rule != "growth");
+        if self.state == FindingState::Pending && is_gone {
             // What was seen long ago does not confirm this.
             self.first = now;
             self.opened_at = at;
         }
         self.seen = now;
         self.seen_at = at;
+        self.missed = 0;
         self.finding = finding.clone();
         if let Some(reason) = accepted {
             self.reason = Some(reason);
@@ -382,10 +407,9 @@ impl FindingRecord {
             return was_open.then_some(FindingChange::Suppressed);
         }
         let known_for = now - self.first;
-        let is_certain = match finding.rule.as_str() {
-            _ if finding.severity == Severity::Critical => true,
-            "growth" => known_for >= pace.growth_after,
-            _ => known_for > 0.0,
+        let is_certain = match finding.severity {
+            Severity::Critical => known_for >= needed,
+            _ => known_for > 0.0 && known_for >= needed,
         };
         match self.state {
             FindingState::Pending if is_certain => {
@@ -438,6 +462,20 @@ impl FindingRecord {
             FindingState::Resolved => now - self.resolved > 24.0 * pace.same_within,
             FindingState::Open => false,
         }
+    }
+}
+
+/// How long a finding must have been seen before it opens: what grows may still stop.
+fn needed_time(finding: &Finding, pace: FindingPace) -> f64 {
+    match (finding.rule.as_str(), finding.grown, finding.rate_per_min) {
+        ("growth", _, _) if finding.severity != Severity::Critical => pace.growth_after,
+        (_, Some(grown), Some(rate)) if grown > 0 && rate > 0.0 => {
+            let length = grown as f64 / rate * 60.0;
+            let walls = finding.walls.iter().map(|wall| wall.soonest_seconds);
+            let left = walls.fold(f64::INFINITY, f64::min).max(0.0);
+            (CONFIRMED * length).min(TIME_LEFT * left)
+        }
+        _ => 0.0,
     }
 }
 
