@@ -131,10 +131,7 @@ fn a_rise_opens_when_it_has_lasted_another_part_of_its_length() {
         assert_eq!(story.see(&rise(200.0, 9000.0)), None);
     }
     assert!(story.book.records().is_empty(), "not shown yet");
-    assert_eq!(
-        story.see(&rise(200.0, 9000.0)),
-        Some(FindingChange::Opened)
-    );
+    assert_eq!(story.see(&rise(200.0, 9000.0)), Some(FindingChange::Opened));
 }
 
 #[test]
@@ -169,10 +166,7 @@ fn a_rise_that_is_watched_but_not_judged_in_between_is_the_same() {
         story.now += 5.0;
         story.book.keep(&web(), 7, story.now);
     }
-    assert_eq!(
-        story.see(&rise(200.0, 9000.0)),
-        Some(FindingChange::Opened)
-    );
+    assert_eq!(story.see(&rise(200.0, 9000.0)), Some(FindingChange::Opened));
 }
 
 #[test]
