@@ -110,9 +110,9 @@ fn growth_that_may_still_stop_is_reported_only_when_it_lasts() {
 }
 
 /// 30 a minute, for as long as this.
-fn rise(seconds: f64, left: f64) -> Finding {
+fn rise(seconds: i64, left: f64) -> Finding {
     let mut rise = leak(Severity::Critical, 1000);
-    rise.grown = Some((seconds / 2.0) as i64);
+    rise.grown = Some(seconds / 2);
     rise.rate_per_min = Some(30.0);
     rise.walls = vec![WallEta {
         name: "soft-limit".to_owned(),
@@ -128,10 +128,10 @@ fn a_rise_opens_when_it_has_lasted_another_part_of_its_length() {
     let mut story = Story::new();
     // Another 40 of the 200 seconds, at one sight in five seconds.
     for _ in 0..8 {
-        assert_eq!(story.see(&rise(200.0, 9000.0)), None);
+        assert_eq!(story.see(&rise(200, 9000.0)), None);
     }
     assert!(story.book.records().is_empty(), "not shown yet");
-    assert_eq!(story.see(&rise(200.0, 9000.0)), Some(FindingChange::Opened));
+    assert_eq!(story.see(&rise(200, 9000.0)), Some(FindingChange::Opened));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_rise_that_stops_as_soon_as_it_is_seen_never_opens() {
     let mut story = Story::new();
     for _ in 0..10 {
         for _ in 0..7 {
-            assert_eq!(story.see(&rise(200.0, 9000.0)), None);
+            assert_eq!(story.see(&rise(200, 9000.0)), None);
         }
         for _ in 0..2 {
             story.now += 5.0;
@@ -151,22 +151,22 @@ fn a_rise_that_stops_as_soon_as_it_is_seen_never_opens() {
 #[test]
 fn near_a_limit_a_rise_does_not_wait() {
     let mut story = Story::new();
-    assert_eq!(story.see(&rise(200.0, 20.0)), None);
-    assert_eq!(story.see(&rise(200.0, 15.0)), Some(FindingChange::Opened));
+    assert_eq!(story.see(&rise(200, 20.0)), None);
+    assert_eq!(story.see(&rise(200, 15.0)), Some(FindingChange::Opened));
     let mut story = Story::new();
-    let full = story.see(&rise(200.0, 0.0));
+    let full = story.see(&rise(200, 0.0));
     assert_eq!(full, Some(FindingChange::Opened), "at the limit");
 }
 
 #[test]
 fn a_rise_that_is_watched_but_not_judged_in_between_is_the_same() {
     let mut story = Story::new();
-    assert_eq!(story.see(&rise(200.0, 9000.0)), None);
+    assert_eq!(story.see(&rise(200, 9000.0)), None);
     for _ in 0..20 {
         story.now += 5.0;
         story.book.keep(&web(), 7, story.now);
     }
-    assert_eq!(story.see(&rise(200.0, 9000.0)), Some(FindingChange::Opened));
+    assert_eq!(story.see(&rise(200, 9000.0)), Some(FindingChange::Opened));
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod contract;
 mod diagnosis;
 mod difference;
 mod doctor;
+mod doctor_bundle;
 mod doctor_servers;
 mod drill;
 mod explain;
