@@ -1,6 +1,8 @@
 //! Limits how often and how closely to look, so that the watcher stays cheap.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Full looks may take this fraction of the time: one in two thousand.
 const FULL_SHARE: u32 = 2000;
@@ -10,6 +12,37 @@ const LIST_SHARE: u32 = 10;
 const FULL_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// The same for limits, children and the host.
 const AROUND_AT_MOST_EVERY: Duration = Duration::from_secs(5);
+/// The same for its name, which is one short file.
+const NAME_AT_MOST_EVERY: Duration = Duration::from_millis(100);
+
+/// Measures what a look costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CostMeter {
+    began: Instant,
+    processor: Duration,
+}
+
+impl CostMeter {
+    pub(super) fn start() -> Self {
+        Self {
+            began: Instant::now(),
+            processor: processor_time(),
+        }
+    }
+
+    /// Waiting for a processor costs nothing: on a busy machine fdguard would look rarely, and find
+    /// out late. Work on several cores at once costs no more than it takes.
+    pub(super) fn cost(&self) -> Duration {
+        let processor = processor_time().saturating_sub(self.processor);
+        processor.min(self.began.elapsed())
+    }
+}
+
+/// The processor time of all threads of fdguard.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
 
 /// The schedule of looks. Times are since the watch began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +50,7 @@ pub(super) struct Budget {
     list: Duration,
     full: Duration,
     around: Duration,
+    name: Duration,
 }
 
 impl Budget {
@@ -36,6 +70,11 @@ impl Budget {
         now >= self.around
     }
 
+    /// Whether to read its name again.
+    pub(super) fn is_name_due(&self, now: Duration) -> bool {
+        now >= self.name
+    }
+
     pub(super) fn listed(&mut self, now: Duration, cost: Duration) {
         self.list = now + cost * LIST_SHARE;
     }
@@ -47,13 +86,28 @@ impl Budget {
     pub(super) fn looked_around(&mut self, now: Duration, cost: Duration) {
         self.around = now + (cost * FULL_SHARE).max(AROUND_AT_MOST_EVERY);
     }
+
+    pub(super) fn read_name(&mut self, now: Duration, cost: Duration) {
+        self.name = now + (cost * FULL_SHARE).max(NAME_AT_MOST_EVERY);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::Budget;
+    use super::{Budget, CostMeter};
+
+    #[test]
+    fn waiting_costs_nothing() {
+        let meter = CostMeter::start();
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let waited = receiver.recv_timeout(Duration::from_millis(200));
+        assert!(waited.is_err());
+        let cost = meter.cost();
+        assert!(cost < Duration::from_millis(100), "{cost:?}");
+        drop(sender);
+    }
 
     #[test]
     fn a_dear_listing_is_followed_by_a_long_pause() {

@@ -1,12 +1,12 @@
 //! One process under watch, and the looks at it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_core::timeline::{Look, LookChange, Sighting};
 use fdguard_core::{FdEntry, Pid};
 use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 
-use super::budget::Budget;
+use super::budget::{Budget, CostMeter};
 use super::wait::Handle;
 
 /// How many of the known descriptors are read again in addition to a listing.
@@ -88,7 +88,7 @@ impl<'p> WatchTarget<'p> {
 
     /// Looks as closely as the budget allows.
     pub(super) fn read(&mut self, now: Duration) -> Result<Look, Error> {
-        let started = Instant::now();
+        let meter = CostMeter::start();
         let is_full = self.budget.is_full_due(now);
         let mut tick = if is_full {
             self.listed()?
@@ -100,10 +100,10 @@ impl<'p> WatchTarget<'p> {
         if tick.listed {
             let again = self.watcher.verify(AGAIN)?;
             absorb(&mut tick, again);
-            self.budget.listed(now, started.elapsed());
+            self.budget.listed(now, meter.cost());
         }
         if is_full {
-            self.budget.looked_fully(now, started.elapsed());
+            self.budget.looked_fully(now, meter.cost());
         }
         Ok(self.finish(now, tick))
     }
@@ -134,15 +134,16 @@ impl<'p> WatchTarget<'p> {
             table: tick.listed.then(|| change(&tick)),
             ..Look::default()
         };
-        let is_around_due = self.budget.is_around_due(now);
         // A starting program opens files: its table was just listed.
-        if look.table.is_some() || is_around_due {
+        if look.table.is_some() || self.budget.is_name_due(now) {
+            let meter = CostMeter::start();
             look.process = self.watcher.renamed().map(Box::new);
+            self.budget.read_name(now, meter.cost());
         }
-        if is_around_due {
-            let started = Instant::now();
+        if self.budget.is_around_due(now) {
+            let meter = CostMeter::start();
             self.watcher.surroundings(&mut look);
-            self.budget.looked_around(now, started.elapsed());
+            self.budget.looked_around(now, meter.cost());
         }
         look
     }
