@@ -46,15 +46,20 @@ pub(super) fn resolve(context: &Context<'_>, tables: &mut [&mut TableDraft]) {
         .into_iter()
         .map(|(netns, members)| {
             let sockets = members.iter().flat_map(|table| &table.sockets);
-            let wanted = sockets.map(|socket| socket.id.ino).collect();
-            let still_inside = || {
-                let mut pids = members.iter().map(|table| table.pid);
-                pids.find_map(|pid| probe.still_inside(pid, netns.as_ref()))
-            };
-            let opened = context.base.is_none().then(still_inside).flatten();
+            let wanted: FxHashSet<u64> = sockets.map(|socket| socket.id.ino).collect();
+            let is_own = probe.real && netns.is_some() && netns == own_netns;
+            let own = is_own.then(|| files::open_base_at(&probe.proc, c"thread-self").ok());
+            let pids = members.iter().map(|table| table.pid);
+            let others = pids.filter_map(|pid| probe.still_inside(pid, netns.as_ref()));
+            // A thread of fdguard has the tables of its namespace, and does not end meanwhile.
+            let mut dirs = own.flatten().into_iter().chain(others);
+            let opened = context.base.is_none().then(|| dirs.next()).flatten();
             let inside = context.base.or(opened.as_ref().map(OwnedFd::as_fd));
-            let place = (netns.as_ref(), own_netns.as_ref());
-            let found = probe.socket_table(place, inside, &wanted, &mut ahead);
+            let mut found =
+                probe.socket_table((netns.as_ref(), is_own), inside, &wanted, &mut ahead);
+            let lasts = |dir: &OwnedFd| is_inside(dir, netns.as_ref());
+            let add = |dir: &OwnedFd| found.table.add_rare(dir.as_fd(), Some(&wanted));
+            read_until_one_lasts(opened, dirs, lasts, add);
             (netns, found)
         })
         .collect();
@@ -151,18 +156,16 @@ impl Probe {
     /// The directory of a process, if it is still in this network namespace.
     fn still_inside(&self, pid: Pid, netns: Option<&Vec<u8>>) -> Option<OwnedFd> {
         let base = self.open_process(pid).ok()?;
-        let now = files::read_link(&base, c"ns/net").ok();
-        (now.as_ref() == netns).then_some(base)
+        is_inside(&base, netns).then_some(base)
     }
 
     fn socket_table(
         &self,
-        (netns, own): (Option<&Vec<u8>>, Option<&Vec<u8>>),
+        (netns, is_own): (Option<&Vec<u8>>, bool),
         inside: Option<BorrowedFd<'_>>,
         wanted: &FxHashSet<u64>,
         ahead: &mut Option<SocketTable>,
     ) -> Sockets {
-        let is_own = netns.is_some() && netns == own;
         let is_ahead = is_own && ahead.is_some();
         let by_netlink = if !self.real {
             None
@@ -286,6 +289,27 @@ fn has_table(class: &Class) -> bool {
     matches!(class, Class::Tcp(_) | Class::Udp | Class::Unix)
 }
 
+/// Whether the process of this directory runs, in this network namespace.
+fn is_inside(base: &OwnedFd, netns: Option<&Vec<u8>>) -> bool {
+    files::read_link(base, c"ns/net").ok().as_ref() == netns
+}
+
+/// Reads again from other processes, until one was there to the end: the tables of a process that
+/// ends become empty. `first` was read.
+fn read_until_one_lasts<D>(
+    first: Option<D>,
+    mut others: impl Iterator<Item = D>,
+    lasts: impl Fn(&D) -> bool,
+    mut read: impl FnMut(&D),
+) {
+    let mut last = first;
+    while let Some(ended) = last.take_if(|dir| !lasts(dir)) {
+        drop(ended);
+        last = others.next();
+        last.iter().for_each(&mut read);
+    }
+}
+
 /// The number in `net:[4026531840]`.
 fn inode(link: &[u8]) -> Option<u64> {
     match Link::parse(link) {
@@ -311,5 +335,27 @@ impl Sockets {
         let late = self.late.as_ref()?;
         late.get_or_init(|| SocketTable::by_netlink(None).unwrap_or_default())
             .describe(ino)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_until_one_lasts;
+
+    /// Which processes are read after the first, if these end meanwhile.
+    fn read_after(first: Option<u32>, ended: &[u32]) -> Vec<u32> {
+        let mut read = Vec::new();
+        let lasts = |pid: &u32| !ended.contains(pid);
+        read_until_one_lasts(first, [2, 3, 4].into_iter(), lasts, |pid| read.push(*pid));
+        read
+    }
+
+    #[test]
+    fn tables_of_a_process_that_ended_are_read_from_another() {
+        assert_eq!(read_after(Some(1), &[]), [0_u32; 0]);
+        assert_eq!(read_after(Some(1), &[1]), [2]);
+        assert_eq!(read_after(Some(1), &[1, 2, 3]), [2, 3, 4]);
+        assert_eq!(read_after(Some(1), &[1, 2, 3, 4]), [2, 3, 4]);
+        assert_eq!(read_after(None, &[]), [0_u32; 0]);
     }
 }
