@@ -11,19 +11,21 @@ fn is_alive(served: &ServedHost) {
 }
 
 #[test]
-fn garbage_is_400_and_the_next_caller_is_served() {
+fn garbage_is_refused_and_the_next_caller_is_served() {
     let served = ServedHost::start();
-    for garbage in [
-        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
-        b"\0\0\0\0\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost localhost\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 7\r\n\r\n",
-        b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    for (garbage, status) in [
+        (&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], "400"),
+        (b"\0\0\0\0\r\n\r\n", "400"),
+        (b"GET\r\n\r\n", "400"),
+        (b"GET / HTTP/9.9\r\n\r\n", "400"),
+        (b"GET / HTTP/1.1\r\nhost localhost\r\n\r\n", "400"),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 7\r\n\r\n", "400"),
+        // Nobody without a token is read further than the head.
+        (b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "401"),
     ] {
         let answer = served.raw_and_gone(garbage);
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{garbage:?}: {answer}");
+        let expected = format!("HTTP/1.1 {status} ");
+        assert!(answer.starts_with(&expected), "{garbage:?}: {answer}");
         is_alive(&served);
     }
     assert!(served.stop().is_empty());
