@@ -4,6 +4,7 @@
 #![expect(clippy::expect_used, reason = "a target fails by panicking")]
 
 mod targets {
+    pub(crate) mod auxv;
     pub(crate) mod baseline;
     pub(crate) mod boot_id;
     pub(crate) mod bpf_object;
@@ -51,6 +52,7 @@ mod targets {
     pub(crate) mod python_code;
     pub(crate) mod recording;
     pub(crate) mod redact;
+    pub(crate) mod sched;
     pub(crate) mod scope_journal;
     pub(crate) mod service_output;
     pub(crate) mod services;
@@ -61,6 +63,7 @@ mod targets {
     pub(crate) mod sse;
     pub(crate) mod stat;
     pub(crate) mod status;
+    pub(crate) mod syscall;
     pub(crate) mod table;
     pub(crate) mod unit_file;
     pub(crate) mod units;
@@ -68,13 +71,14 @@ mod targets {
 }
 
 use targets::{
-    baseline, boot_id, bpf_object, btf, cgroup, children, cmdline, collapse, comm, config, diag,
-    document, elf, exit_report, explain, fdinfo, foreign, go_lines, go_owners, host, host_body,
-    host_guard, http_request, http_response, image, inspector, jsonl_tail, keeper_message,
-    kernel_record, kernel_walk, last_entry, limits, link, locks, lsof, machine_code, maps,
-    mcp_message, mountinfo, net, node_heap, notify, playbook, program, python_code, recording,
-    redact, scope_journal, service_output, services, session_message, smaps, sockaddr, sqlite, sse,
-    stat, status, table, unit_file, units, why,
+    auxv, baseline, boot_id, bpf_object, btf, cgroup, children, cmdline, collapse, comm, config,
+    diag, document, elf, exit_report, explain, fdinfo, foreign, go_lines, go_owners, host,
+    host_body, host_guard, http_request, http_response, image, inspector, jsonl_tail,
+    keeper_message, kernel_record, kernel_walk, last_entry, limits, link, locks, lsof,
+    machine_code, maps, mcp_message, mountinfo, net, node_heap, notify, playbook, program,
+    python_code, recording, redact, sched, scope_journal, service_output, services,
+    session_message, smaps, sockaddr, sqlite, sse, stat, status, syscall, table, unit_file, units,
+    why,
 };
 
 /// A target: its name, and the function that gets the bytes.
@@ -82,6 +86,7 @@ pub type FuzzTarget = (&'static str, fn(&[u8]));
 
 /// Every target, by name.
 pub const TARGETS: &[FuzzTarget] = &[
+    ("auxv", auxv::run),
     ("baseline", baseline::run),
     ("boot_id", boot_id::run),
     ("bpf_object", bpf_object::run),
@@ -129,6 +134,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("python_code", python_code::run),
     ("recording", recording::run),
     ("redact", redact::run),
+    ("sched", sched::run),
     ("scope_journal", scope_journal::run),
     ("service_output", service_output::run),
     ("services", services::run),
@@ -139,6 +145,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("sse", sse::run),
     ("stat", stat::run),
     ("status", status::run),
+    ("syscall", syscall::run),
     ("table", table::run),
     ("unit_file", unit_file::run),
     ("units", units::run),

@@ -38,6 +38,9 @@ const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
 /// More than any machine has, and exact as a floating-point number.
 const LARGEST: u64 = 1 << 53;
 
+/// Ten thousand days, in seconds.
+const YEARS: f64 = 8.64e8;
+
 /// `20s`, `500ms`, `5m`, `1h30m`, `1min 30s`, `2d`, `0.5s`; a number alone is seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let shown = text.escape_debug();
@@ -186,20 +189,76 @@ impl Decimal {
     }
 }
 
-/// `40 s`, `3.0 min`, `5.0 h`, `12 days`.
+/// `40 s`, `3.0 min`, `5.0 h`, `12 days`; `years` where the number says nothing.
 #[must_use]
 pub fn duration(seconds: f64) -> String {
-    let (value, unit) = match seconds {
-        s if s < 120.0 => (s, "s"),
-        s if s < 7200.0 => (s / 60.0, "min"),
-        s if s < 172_800.0 => (s / 3600.0, "h"),
-        s => (s / 86_400.0, "days"),
-    };
-    if value < 10.0 && unit != "s" {
-        format!("{value:.1} {unit}")
-    } else {
-        format!("{value:.0} {unit}")
+    let (length, unit) = time_unit(seconds);
+    match unit {
+        "s" => format!("{seconds:.0} s"),
+        _ if seconds >= YEARS => "years".to_owned(),
+        _ => format!("{} {unit}", rounded(seconds / length)),
     }
+}
+
+/// The same, with the tenths of a few seconds: `0.5 s`, `3 s`.
+#[must_use]
+pub fn short_duration(seconds: f64) -> String {
+    let tenths = (seconds * 10.0).round() / 10.0;
+    match tenths < 10.0 {
+        true => format!("{tenths} s"),
+        false => duration(seconds),
+    }
+}
+
+/// A time as a clock shows it: `0:07`, `12:30`, `3:05:00`, `2d 3:05:00`.
+#[must_use]
+pub fn clock(seconds: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cast of a float saturates, and nobody watches for so long"
+    )]
+    let seconds = seconds.round() as u64;
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
+    match (days, hours) {
+        (0, 0) => format!("{minutes}:{seconds:02}"),
+        (0, _) => format!("{hours}:{minutes:02}:{seconds:02}"),
+        _ => format!("{days}d {hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// A time in at most five columns: `42s`, `5m`, `3h05m`, `12h`, `3d`.
+#[must_use]
+pub fn narrow_duration(length: Duration) -> String {
+    let seconds = length.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m"),
+        3600..36_000 => format!("{hours}h{:02}m", minutes % 60),
+        36_000..172_800 => format!("{hours}h"),
+        _ if days < 1000 => format!("{days}d"),
+        _ => ">999d".to_owned(),
+    }
+}
+
+/// The unit in which a time is shown, and its length in seconds.
+#[must_use]
+pub fn time_unit(seconds: f64) -> (f64, &'static str) {
+    match seconds {
+        s if s < 120.0 => (1.0, "s"),
+        s if s < 7200.0 => (60.0, "min"),
+        s if s < 172_800.0 => (3600.0, "h"),
+        _ => (86_400.0, "days"),
+    }
+}
+
+/// With one decimal below ten, without any from there on.
+#[must_use]
+pub fn rounded(value: f64) -> String {
+    let digits = usize::from(value.abs() < 10.0);
+    format!("{value:.digits$}")
 }
 
 /// `600 MiB`, `12 KiB`.
@@ -219,7 +278,7 @@ pub fn rate(per_second: f64) -> String {
     format!("{value} {words}")
 }
 
-/// `2.5/s`, `40/min`, `3.0/h`, `1.2/day`: the same in parentheses.
+/// `2.5/s`, `40/min`, `3.0/h`, `1.2/day`: the same in parentheses and columns.
 #[must_use]
 pub fn short_rate(per_second: f64) -> String {
     let (value, _, symbol) = scaled(per_second);
@@ -228,14 +287,13 @@ pub fn short_rate(per_second: f64) -> String {
 
 /// A rate in the unit of its size: the value, the unit in words and its symbol.
 fn scaled(per_second: f64) -> (String, &'static str, &'static str) {
-    let (value, words, symbol) = match per_second {
-        r if r >= 1.0 => (r, "a second", "s"),
-        r if r * 60.0 >= 1.0 => (r * 60.0, "a minute", "min"),
-        r if r * 3600.0 >= 1.0 => (r * 3600.0, "an hour", "h"),
-        r => (r * 86_400.0, "a day", "day"),
+    let (value, words, symbol) = match per_second.abs() {
+        r if r >= 1.0 => (per_second, "a second", "s"),
+        r if r * 60.0 >= 1.0 => (per_second * 60.0, "a minute", "min"),
+        r if r * 3600.0 >= 1.0 => (per_second * 3600.0, "an hour", "h"),
+        _ => (per_second * 86_400.0, "a day", "day"),
     };
-    let digits = usize::from(value < 10.0);
-    (format!("{value:.digits$}"), words, symbol)
+    (rounded(value), words, symbol)
 }
 
 /// `1 pipe`, `3 pipes`, `2 entries`, `5 processes`, `4 children`.

@@ -10,6 +10,7 @@ use crate::rule::RuleSettings;
 use crate::select_use::SelectUse;
 use crate::snapshot::Process;
 use crate::timeline::Timeline;
+use crate::units::counted;
 use crate::{Gap, Tier};
 
 /// The most exited processes that are kept. A tree may start thousands of them in an hour, and most
@@ -157,7 +158,10 @@ impl Watch {
         let mut gaps = self.gaps.clone();
         if self.forgotten > 0 {
             gaps.push(Gap::new(
-                format!("{} processes that ended during the watch", self.forgotten),
+                format!(
+                    "{} that ended during the watch",
+                    counted(self.forgotten, "process")
+                ),
                 format!("only {ENDED_KEPT} ended processes are kept: those observed longest"),
                 "name the processes that matter instead of their ancestor",
             ));

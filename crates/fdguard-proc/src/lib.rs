@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ascii;
+pub mod auxv;
 pub mod boot_id;
 pub mod cgroup;
 pub mod children;
@@ -23,14 +24,17 @@ pub mod link;
 pub mod loadavg;
 pub mod locks;
 pub mod maps;
+pub mod meminfo;
 pub mod mountinfo;
 pub mod net;
 pub mod process;
 pub mod process_id;
+pub mod sched;
 pub mod smaps;
 pub mod stat;
 pub mod statm;
 pub mod status;
+pub mod syscall;
 pub mod system_stat;
 
 pub use boot_id::BootId;

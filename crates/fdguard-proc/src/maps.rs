@@ -45,7 +45,16 @@ pub struct MapsRegion<'a> {
 }
 
 impl<'a> MapsRegion<'a> {
-    fn parse(line: &'a [u8]) -> Option<Self> {
+    /// Whether it is private memory of the program's own: of no file, and none that the kernel made,
+    /// such as the stack. A name that the program gave (`[anon:NAME]`, since Linux 5.17) is none.
+    #[must_use]
+    pub fn is_private_memory(&self) -> bool {
+        let has_no_name = self.path.is_empty() || self.path.starts_with(b"[anon:");
+        let is_private = self.rights.get(3) == Some(&b'p');
+        is_private && self.ino == 0 && has_no_name && self.start < self.end
+    }
+
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
         let (start, end) = address_range(line)?;
         let (_range, rest) = split_at_byte(line, b' ')?;
         let (rights, rest) = split_at_byte(rest, b' ')?;
@@ -98,6 +107,11 @@ pub fn regions(bytes: &[u8]) -> impl Iterator<Item = MapsRegion<'_>> {
     lines(bytes).filter_map(MapsRegion::parse)
 }
 
+/// Every region of private memory.
+pub fn private_memory(bytes: &[u8]) -> impl Iterator<Item = MapsRegion<'_>> {
+    regions(bytes).filter(MapsRegion::is_private_memory)
+}
+
 /// Every mapping of a file.
 pub fn mappings(bytes: &[u8]) -> impl Iterator<Item = MapsEntry<'_>> {
     lines(bytes).filter_map(MapsEntry::parse)
@@ -113,7 +127,7 @@ pub fn unescaped(path: &[u8]) -> Vec<u8> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{mappings, unescaped};
+    use super::{mappings, private_memory, regions, unescaped};
 
     const TEXT: &[u8] = b"\
 55d5c7a00000-55d5c7a02000 r--p 00000000 fe:00 131 /usr/bin/sleep
@@ -141,6 +155,31 @@ mod tests {
     }
 
     #[test]
+    fn private_memory_has_no_file_and_no_name_of_the_kernels() {
+        let range = |line: &str| {
+            let mut found = private_memory(line.as_bytes());
+            found.next().map(|region| (region.start, region.end))
+        };
+        for line in [
+            "1000-3000 rw-p 00000000 00:00 0 ",
+            "1000-3000 ---p 00000000 00:00 0",
+            "1000-3000 rw-p 00000000 00:00 0          [anon: Go: heap]",
+        ] {
+            assert_eq!(range(line), Some((0x1000, 0x3000)), "{line}");
+        }
+        for other in [
+            "1000-3000 rw-s 00000000 00:00 0 ",
+            "1000-3000 rw-p 00000000 00:00 0 [heap]",
+            "1000-3000 rw-s 00000000 00:01 7 [anon_shmem:x]",
+            "1000-3000 r--p 00000000 08:01 7 /usr/bin/node",
+            "3000-1000 rw-p 00000000 00:00 0 ",
+            "AnonHugePages:         0 kB",
+        ] {
+            assert_eq!(range(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn a_newline_in_a_name_comes_back() {
         assert_eq!(unescaped(b"/tmp/a\\012b"), b"/tmp/a\nb");
     }
@@ -148,7 +187,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
-            prop_assert!(mappings(&bytes).count() <= bytes.len());
+            let all = regions(&bytes).count();
+            prop_assert!(all <= bytes.len() && mappings(&bytes).count() <= all);
         }
     }
 }

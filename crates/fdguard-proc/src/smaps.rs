@@ -1,7 +1,7 @@
 //! `/proc/PID/smaps` and `smaps_rollup`.
 
-use crate::ascii::{lines, split_at_byte};
-use crate::maps::{self, MapsEntry};
+use crate::ascii::{lines, split_at_byte, words};
+use crate::maps::{self, MapsEntry, MapsRegion};
 use crate::status::number_of;
 
 /// A mapping of a file, with how much of it differs from the file, in KiB; absent if the kernel
@@ -42,6 +42,21 @@ pub fn regions(bytes: &[u8]) -> Vec<MemoryRegion<'_>> {
     all
 }
 
+/// The regions whose line `VmFlags` has this flag: two letters, such as `dc` for memory that a copy
+/// of the process does not get.
+pub fn flagged<'a>(bytes: &'a [u8], flag: &[u8]) -> impl Iterator<Item = MapsRegion<'a>> {
+    let mut region = None;
+    lines(bytes).filter_map(move |line| {
+        if maps::address_range(line).is_some() {
+            region = MapsRegion::parse(line);
+            return None;
+        }
+        let flags = line.strip_prefix(b"VmFlags:")?;
+        let has_flag = words(flags).any(|one| one == flag);
+        region.take().filter(|_| has_flag)
+    })
+}
+
 /// The process's proportional share of memory in bytes, from `smaps_rollup`: shared pages are
 /// divided equally.
 #[must_use]
@@ -53,7 +68,7 @@ pub fn proportional(bytes: &[u8]) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{proportional, regions};
+    use super::{flagged, proportional, regions};
 
     #[test]
     fn each_mapping_has_its_own_figures() {
@@ -69,6 +84,20 @@ mod tests {
     }
 
     #[test]
+    fn flags_belong_to_the_region_above_them() {
+        let text =
+            b"1000-3000 rw-p 00000000 00:00 0 \nSize: 8 kB\nVmFlags: rd wr mr mw me dc ac \n\
+            3000-5000 rw-p 00000000 00:00 0      [heap]\nVmFlags: rd wr mr mw me ac \n\
+            6000-7000 r--p 00000000 fe:01 78     /lib/y\nVmFlags: dc\nVmFlags: dc\n";
+        let starts =
+            |flag: &[u8]| -> Vec<u64> { flagged(text, flag).map(|region| region.start).collect() };
+        assert_eq!(starts(b"dc"), [0x1000, 0x6000]);
+        assert_eq!(starts(b"ac"), [0x1000, 0x3000]);
+        assert!(starts(b"d").is_empty());
+        assert_eq!(flagged(b"VmFlags: dc\n", b"dc").count(), 0);
+    }
+
+    #[test]
     fn the_share_is_the_line_pss() {
         let text = b"5500-7fff ---p 00000000 00:00 0    [rollup]\nRss:     900 kB\nPss:    431 kB\nPss_Dirty: 200 kB\n";
         assert_eq!(proportional(text), Some(431 * 1024));
@@ -80,6 +109,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
             prop_assert!(regions(&bytes).len() <= bytes.len());
+            prop_assert!(flagged(&bytes, b"dc").count() <= bytes.len());
             let _ = proportional(&bytes);
         }
     }

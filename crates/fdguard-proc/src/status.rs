@@ -1,6 +1,6 @@
 //! `/proc/PID/status`.
 
-use crate::ascii::{decimal, lines, split_at_byte, words};
+use crate::ascii::{decimal, hexadecimal, lines, split_at_byte, words};
 
 /// The relevant lines of a status file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,10 @@ pub struct ProcStatus<'a> {
     pub ppid: Option<u32>,
     /// Real user.
     pub uid: Option<u32>,
+    /// User of the files that it creates.
+    pub file_uid: Option<u32>,
+    /// Group of the files that it creates.
+    pub file_gid: Option<u32>,
     /// Slots in the descriptor table.
     pub fd_size: Option<u64>,
     /// Number in the innermost pid namespace.
@@ -34,7 +38,12 @@ impl<'a> ProcStatus<'a> {
                 b"Name" => status.name = value.strip_prefix(b"\t").unwrap_or(value),
                 b"State" => status.state = value.trim_ascii().first().copied(),
                 b"PPid" => status.ppid = number(value),
-                b"Uid" => status.uid = words(value).next().and_then(number),
+                b"Uid" => {
+                    let mut words = words(value);
+                    status.uid = words.next().and_then(number);
+                    status.file_uid = words.nth(2).and_then(number);
+                }
+                b"Gid" => status.file_gid = words(value).nth(3).and_then(number),
                 b"FDSize" => status.fd_size = decimal(value),
                 b"Kthread" => status.kernel_thread = decimal(value).map(|flag| flag == 1),
                 b"NSpid" => {
@@ -79,11 +88,46 @@ impl ProcStatus<'_> {
     }
 }
 
+/// The signals of a thread, one bit for each: signal 1 is the lowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalMasks {
+    /// Sent to the thread or its process, and not taken yet.
+    pub pending: u64,
+    /// Held back by the thread.
+    pub blocked: u64,
+    /// Handled by the program.
+    pub caught: u64,
+}
+
+impl SignalMasks {
+    /// Reads a status file; `None` if one of the lines is missing.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let mask = |key| hexadecimal(value_of(bytes, key)?);
+        Some(Self {
+            pending: mask(b"SigPnd")? | mask(b"ShdPnd")?,
+            blocked: mask(b"SigBlk")?,
+            caught: mask(b"SigCgt")?,
+        })
+    }
+}
+
+/// Whether a thread has a shadow stack or another feature of control-flow protection
+/// (`x86_Thread_features`, since Linux 6.6).
+#[must_use]
+pub fn has_thread_features(bytes: &[u8]) -> bool {
+    value_of(bytes, b"x86_Thread_features").is_some_and(|names| words(names).next().is_some())
+}
+
+/// What stands behind `KEY:`.
+fn value_of<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    lines(bytes).find_map(|line| line.strip_prefix(key)?.strip_prefix(b":"))
+}
+
 /// The number in the line `KEY:`, without its unit: memory is in KiB.
 #[must_use]
 pub fn number_of(bytes: &[u8], key: &[u8]) -> Option<u64> {
-    let line = lines(bytes).find_map(|line| line.strip_prefix(key));
-    decimal(words(line?.strip_prefix(b":")?).next()?)
+    decimal(words(value_of(bytes, key)?).next()?)
 }
 
 /// Resident memory in bytes (`VmRSS`).
@@ -100,7 +144,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ProcStatus, number_of, resident};
+    use super::{ProcStatus, SignalMasks, has_thread_features, number_of, resident};
 
     #[test]
     fn a_status_file_of_a_real_kernel() {
@@ -114,6 +158,42 @@ mod tests {
             (status.state, status.kernel_thread),
             (Some(b'S'), Some(false))
         );
+    }
+
+    #[test]
+    fn files_belong_to_the_file_system_user() {
+        let text = b"Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9\n";
+        let status = ProcStatus::parse(text);
+        assert_eq!(
+            (status.uid, status.file_uid, status.file_gid),
+            (Some(1), Some(4), Some(8))
+        );
+        let status = ProcStatus::parse(b"Uid:\t1\t2\n");
+        assert_eq!(
+            (status.uid, status.file_uid, status.file_gid),
+            (Some(1), None, None)
+        );
+    }
+
+    #[test]
+    fn a_signal_for_the_process_is_pending_for_its_threads() {
+        let text = b"SigQ:\t0/7823\nSigPnd:\t0000000000000001\nShdPnd:\t0000000000000004\n\
+            SigBlk:\t0000000000010000\nSigIgn:\t0000000000001000\nSigCgt:\t8000000000000005\n";
+        let wanted = SignalMasks {
+            pending: 5,
+            blocked: 0x1_0000,
+            caught: 0x8000_0000_0000_0005,
+        };
+        assert_eq!(SignalMasks::parse(text), Some(wanted));
+        assert_eq!(SignalMasks::parse(b"SigPnd:\t0\n"), None);
+    }
+
+    #[test]
+    fn features_that_are_only_locked_are_not_in_use() {
+        let none = b"x86_Thread_features:\t\nx86_Thread_features_locked:\tshstk wrss \n";
+        assert!(!has_thread_features(none));
+        assert!(has_thread_features(b"x86_Thread_features:\tshstk \n"));
+        assert!(!has_thread_features(b"Name:\tx\n"));
     }
 
     #[test]
@@ -144,6 +224,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
             let _ = (ProcStatus::parse(&bytes), resident(&bytes));
+            let _ = (SignalMasks::parse(&bytes), has_thread_features(&bytes));
         }
     }
 }

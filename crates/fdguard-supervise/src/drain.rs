@@ -296,7 +296,7 @@ mod tests {
         served.join().unwrap();
         let (url, served) = server("SSH-2.0-OpenSSH\r\n");
         assert!(
-            matches!(run(&url, LONG), DrainResult::HookFailed(why) if why.contains("not return an HTTP response"))
+            matches!(run(&url, LONG), DrainResult::HookFailed(why) if why.contains("is not HTTP"))
         );
         served.join().unwrap();
     }

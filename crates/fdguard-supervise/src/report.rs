@@ -238,10 +238,7 @@ fn cause(breach: &Breach) -> String {
 }
 
 fn short(time: Duration) -> String {
-    if time < Duration::from_secs(10) {
-        return format!("{:.1} s", time.as_secs_f64());
-    }
-    units::duration(time.as_secs_f64())
+    units::short_duration(time.as_secs_f64())
 }
 
 fn seconds(value: f64) -> String {

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 
+use fdguard_proc::status::ProcStatus;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
@@ -37,14 +38,9 @@ pub(crate) struct FileOwner {
 }
 
 impl FileOwner {
-    /// The owner of the files that a process creates, from its `status`: the last number of each
-    /// line.
-    pub(crate) fn parse(status: &str) -> Option<Self> {
-        let last = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-            line.split_whitespace().nth(3)?.parse().ok()
-        };
-        let (uid, gid) = (last("Uid:")?, last("Gid:")?);
+    /// The owner of the files that a process creates.
+    pub(crate) fn of(status: &ProcStatus<'_>) -> Option<Self> {
+        let (uid, gid) = status.file_uid.zip(status.file_gid)?;
         Some(Self { uid, gid })
     }
 
@@ -120,14 +116,14 @@ impl Drop for AttachDir {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::{AttachDir, FileOwner};
+    use super::{AttachDir, FileOwner, ProcStatus};
 
     #[test]
     fn files_belong_to_the_file_system_user() {
-        let status = "Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9\n";
-        let owner = FileOwner { uid: 4, gid: 8 };
-        assert_eq!(FileOwner::parse(status), Some(owner));
-        assert_eq!(FileOwner::parse("Name:\tx\n"), None);
+        let own = std::fs::read("/proc/self/status").unwrap();
+        let owner = FileOwner::of(&ProcStatus::parse(&own));
+        assert_eq!(owner, Some(FileOwner::current()));
+        assert_eq!(FileOwner::of(&ProcStatus::default()), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use fdguard_attach::{RemoteCall, Target};
 use fdguard_core::{Gap, TraceKey};
 use fdguard_proc::maps::{mappings, unescaped};
 use fdguard_proc::process;
+use fdguard_proc::status::ProcStatus;
 use fdguard_wire::{ATTACH, AttachAnswer, DETACH, EventKind, WAKE_INSPECTOR};
 
 use crate::attach_dir::{AttachDir, FileOwner, PARENTS};
@@ -96,7 +97,7 @@ impl InjectSource {
         options: &Options,
     ) -> Result<Duration, AttachFailure> {
         let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
-        let owner = FileOwner::parse(&String::from_utf8_lossy(&status));
+        let owner = FileOwner::of(&ProcStatus::parse(&status));
         let owner = owner.ok_or_else(|| AttachFailure::other("no such process"))?;
         let mut failure = AttachFailure::other("it has no directory for its records");
         for parent in PARENTS {

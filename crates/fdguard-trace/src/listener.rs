@@ -15,6 +15,7 @@ use fdguard_core::children::finding::ChildPile;
 use fdguard_core::event::{StackId, TraceEvent, What};
 use fdguard_core::hazard::{Hazard, HazardDetector};
 use fdguard_core::origin::{Origin, Stack};
+use fdguard_core::units::counted;
 use fdguard_core::{Gap, TraceKey};
 use fdguard_wire::{EVENTS, Omission};
 use jiff::{SignedDuration, Timestamp};
@@ -342,7 +343,10 @@ impl EventPump {
         if self.unread_processes > 0 {
             let most = self.source.most_processes();
             gaps.push(Gap::new(
-                format!("hazards in {} processes", self.unread_processes),
+                format!(
+                    "hazards in {}",
+                    counted(self.unread_processes as u64, "process")
+                ),
                 format!("more than {most} traced processes run at the same time"),
                 "trace fewer processes at once",
             ));

@@ -418,6 +418,22 @@ pub(crate) fn skip_wrappers<'a>(owner: &'a str, holders: &'a [Hop]) -> (&'a str,
     (owner, rest)
 }
 
+/// `number`, or `numbers`.
+pub(crate) fn plural(count: usize, noun: &str) -> String {
+    match count {
+        1 => noun.to_owned(),
+        _ => format!("{noun}s"),
+    }
+}
+
+/// How many are held, before the name of what they are: nothing for one.
+pub(crate) fn held_count(count: usize) -> String {
+    match count {
+        1 => String::new(),
+        count => format!("{count} "),
+    }
+}
+
 /// A chain in words.
 pub(crate) fn held_text(count: usize, owner: &str, holders: &[Hop], root: &Root) -> String {
     let (owner, rest) = skip_wrappers(owner, holders);
@@ -435,10 +451,6 @@ pub(crate) fn held_text(count: usize, owner: &str, holders: &[Hop], root: &Root)
     if is_local {
         return root.text();
     }
-    let count = if count == 1 {
-        String::new()
-    } else {
-        format!("{count} ")
-    };
+    let count = held_count(count);
     format!("held by {count}{} ← {}", texts.join(" ← "), root.text())
 }

@@ -40,7 +40,7 @@ pub use layout::{COLLECTING, GENERATION, Layout, PERMANENT};
 pub use memory::{Memory, Reader};
 pub use node::NodeHeap;
 pub use number::FirstWalk;
-pub use wait::{ThreadWait, inner_thread_number};
+pub use wait::ThreadWait;
 
 /// Where an interpreter is.
 #[derive(Clone, Copy, Debug)]

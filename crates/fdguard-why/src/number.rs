@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::answer::{Basis, Chain, held_text};
+use crate::answer::{Basis, Chain, held_text, plural};
 use crate::attribute::{self, Attributes};
 use crate::dict;
 use crate::frame::Local;
@@ -339,12 +339,7 @@ impl Heap<'_> {
             .copied()
             .filter(|fd| fds.contains(fd))
             .collect();
-        let text = held_text(
-            fds.len(),
-            if fds.len() == 1 { "number" } else { "numbers" },
-            &hops,
-            &root,
-        );
+        let text = held_text(fds.len(), &plural(fds.len(), "number"), &hops, &root);
         Chain {
             holders: hops,
             root: Some(root.text()),

@@ -30,6 +30,7 @@ mod stack;
 mod text;
 mod why;
 mod why_java;
+mod words;
 
 pub use attach::{
     ATTACH, AttachAnswer, AttachRequest, DETACH, InspectorAnswer, InspectorRequest, WAKE_INSPECTOR,

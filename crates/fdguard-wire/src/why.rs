@@ -3,6 +3,8 @@
 
 use core::ffi::CStr;
 
+use crate::words::Words;
+
 /// The library's function that copies the process and walks the copy's heap: `int (const void
 /// *request, size_t size)`, where the request is a [`WalkRequest`]. It returns the pid of the copy
 /// as the process sees it, or a negative `errno`.
@@ -99,10 +101,9 @@ impl WalkRequest {
     /// Reads one. `None` if it is something else.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let is_whole = words.len() == WORDS && rest.is_empty();
-        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-        let mut next = || words.next().unwrap_or(0);
+        let is_whole = bytes.len() == size_of::<Self>();
+        let mut words = Words::<8>::of(bytes);
+        let mut next = || words.read();
         let request = Self {
             magic: next(),
             nonce: next(),
@@ -183,9 +184,8 @@ impl WalkHead {
     /// Reads one.
     #[must_use]
     pub fn read(bytes: &[u8; Self::SIZE]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-        let mut next = || words.next().unwrap_or(0);
+        let mut words = Words::<8>::of(bytes);
+        let mut next = || words.read();
         Self {
             magic: next(),
             nonce: next(),
@@ -219,9 +219,8 @@ impl WalkNode {
     /// Reads one.
     #[must_use]
     pub fn read(bytes: &[u8; Self::SIZE]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-        let mut next = || words.next().unwrap_or(0);
+        let mut words = Words::<8>::of(bytes);
+        let mut next = || words.read();
         Self {
             address: next(),
             kind: next(),

@@ -3,6 +3,8 @@
 
 use core::ffi::CStr;
 
+use crate::words::Words;
+
 /// The library's function that starts a walk over the heap of the JVM: `int (const void *request,
 /// size_t size)`, where the request is a [`JavaWalkRequest`]. It returns the place of the
 /// [`JavaWalkHead`] in [`crate::WALK_PLACES`], or a negative `errno`.
@@ -54,10 +56,9 @@ impl JavaWalkRequest {
     /// Reads one. `None` if it is something else.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let is_whole = words.len() == REQUEST_WORDS && rest.is_empty();
-        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-        let mut next = || words.next().unwrap_or(0);
+        let is_whole = bytes.len() == size_of::<Self>();
+        let mut words = Words::<8>::of(bytes);
+        let mut next = || words.read();
         let request = Self {
             magic: next(),
             nonce: next(),
@@ -156,9 +157,8 @@ impl JavaWalkHead {
     /// Reads one.
     #[must_use]
     pub fn read(bytes: &[u8; Self::SIZE]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-        let mut next = || words.next().unwrap_or(0);
+        let mut words = Words::<8>::of(bytes);
+        let mut next = || words.read();
         let head = [(); 9].map(|()| next());
         let [
             magic,
@@ -215,9 +215,8 @@ impl JavaEdge {
     /// Reads one.
     #[must_use]
     pub fn read(bytes: &[u8; Self::SIZE]) -> Self {
-        let (words, _) = bytes.as_chunks::<4>();
-        let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
-        let mut next = || words.next().unwrap_or(0);
+        let mut words = Words::<4>::of(bytes);
+        let mut next = || words.read();
         Self {
             from: next(),
             to: next(),
@@ -263,9 +262,8 @@ impl JavaRoot {
     /// Reads one.
     #[must_use]
     pub fn read(bytes: &[u8; Self::SIZE]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-        let mut next = || words.next().unwrap_or(0);
+        let mut words = Words::<8>::of(bytes);
+        let mut next = || words.read();
         Self {
             to: next(),
             kind: next(),
@@ -298,9 +296,8 @@ impl JavaNumber {
     /// Reads one.
     #[must_use]
     pub fn read(bytes: &[u8; Self::SIZE]) -> Self {
-        let (words, _) = bytes.as_chunks::<4>();
-        let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
-        let mut next = || words.next().unwrap_or(0);
+        let mut words = Words::<4>::of(bytes);
+        let mut next = || words.read();
         let (object, class) = (next(), next());
         let mut long = || u64::from(next()) | (u64::from(next()) << 32);
         Self {

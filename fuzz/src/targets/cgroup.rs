@@ -1,6 +1,6 @@
 //! `/proc/PID/cgroup`: a container id is a part of the input.
 
-use fdguard_proc::cgroup::{container_id, unified};
+use fdguard_proc::cgroup::{CgroupNames, container_id, is_of_unit, unified};
 
 pub(crate) fn run(bytes: &[u8]) {
     assert!(unified(bytes).is_none_or(|path| path.len() + 3 <= bytes.len()));
@@ -8,4 +8,11 @@ pub(crate) fn run(bytes: &[u8]) {
         // In characters: what is not text becomes the longer replacement character.
         assert!(!id.is_empty() && id.chars().count() <= bytes.len());
     }
+    let names = CgroupNames::parse(bytes);
+    assert_eq!(names.container.map(|one| one.id), container_id(bytes));
+    if let Some(unit) = names.unit {
+        // What is not text in a name is replaced, and no component any more.
+        assert!(is_of_unit(bytes, &unit) || unit.contains('\u{fffd}'));
+    }
+    assert!(!is_of_unit(bytes, "a/b"));
 }

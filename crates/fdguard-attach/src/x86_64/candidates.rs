@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 
-use fdguard_proc::ascii::{hexadecimal, words};
 use fdguard_proc::stat::ProcStat;
+use fdguard_proc::syscall::ThreadCall;
 
 /// A thread and how well it can be borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,23 +52,17 @@ fn fitness_of(pid: u32, tid: u32) -> Option<Fitness> {
     }
 }
 
-/// Judges a line of `/proc/PID/task/TID/syscall`: the number, six arguments, two addresses.
+/// Judges a line of `/proc/PID/task/TID/syscall`.
 fn fitness(line: &[u8]) -> Option<Fitness> {
-    let mut words = words(line);
-    let first = words.next()?;
-    if first == b"running" {
-        return Some(Fitness::Runs);
+    match ThreadCall::parse(line)? {
+        ThreadCall::Running => Some(Fitness::Runs),
+        ThreadCall::Outside => None,
+        ThreadCall::Waiting { number, arguments } => waiting(number, arguments),
     }
-    let number: i64 = std::str::from_utf8(first).ok()?.parse().ok()?;
-    let mut arguments = [0; 6];
-    for argument in &mut arguments {
-        *argument = hexadecimal(words.next()?.strip_prefix(b"0x")?)?;
-    }
-    waiting(number, arguments)
 }
 
 /// Judges a call that waits. What is not listed is not borrowed: a write may be partly done.
-fn waiting(number: i64, arguments: [u64; 6]) -> Option<Fitness> {
+fn waiting(number: u64, arguments: [u64; 6]) -> Option<Fitness> {
     const LOCKS: [u64; 2] = [7, 38]; // F_SETLKW, F_OFD_SETLKW
     const MSG_WAITALL: u64 = 0x100;
     let [_, second, third, fourth, ..] = arguments;

@@ -5,20 +5,16 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
-use fdguard_proc::ascii::{lines, words};
-use fdguard_proc::process;
-use fdguard_proc::status::{ProcStatus, number_of};
-use fdguard_proc::{ProcKey, stat::ProcStat};
+use fdguard_proc::status::{ProcStatus, has_thread_features, number_of};
+use fdguard_proc::{ProcKey, auxv, process, stat::ProcStat};
 
 use crate::Refusal;
 use crate::refusal::Denial;
 use crate::x86_64::image::{Functions, Image, Machine};
 use crate::x86_64::maps::{Module, modules, regions};
-use crate::x86_64::memory::{Memory, number};
+use crate::x86_64::memory::Memory;
 use crate::x86_64::thread::own_tid;
 
-const AT_ENTRY: u64 = 9;
-const AT_BASE: u64 = 7;
 const X86_64: u64 = 62;
 
 /// What is known of a process that can be entered.
@@ -42,9 +38,10 @@ pub(crate) fn examine(pid: u32) -> Result<Examined, Refusal> {
     let maps = fs::read(format!("/proc/{pid}/maps")).map_err(|error| unreadable(pid, &error))?;
     let modules = modules(&regions(&maps));
     let program = program(pid, &memory, &modules)?;
-    let auxv = fs::read(format!("/proc/{pid}/auxv")).map_err(|error| unreadable(pid, &error))?;
-    let entry = auxiliary(&auxv, AT_ENTRY).ok_or(Refusal::NoEntryPoint)?;
-    let loader = auxiliary(&auxv, AT_BASE).unwrap_or(program.start);
+    let vector = fs::read(format!("/proc/{pid}/auxv")).map_err(|error| unreadable(pid, &error))?;
+    let auxiliary = |key| auxv::value(&vector, key).filter(|value| *value != 0);
+    let entry = auxiliary(auxv::ENTRY).ok_or(Refusal::NoEntryPoint)?;
+    let loader = auxiliary(auxv::BASE).unwrap_or(program.start);
     let (libc, functions) = libc(&memory, &modules, &program)?;
     if ProcKey::read(pid).ok() != Some(key) {
         return Err(Refusal::Gone);
@@ -112,8 +109,7 @@ fn check_thread(
     if number_of(status, b"Seccomp").is_some_and(|mode| mode > 0) {
         return Err(Refusal::Seccomp { thread });
     }
-    let features = lines(status).find_map(|line| line.strip_prefix(b"x86_Thread_features:"));
-    if features.is_some_and(|features| words(features).next().is_some()) {
+    if has_thread_features(status) {
         return Err(Refusal::ShadowStack { thread });
     }
     Ok(())
@@ -182,13 +178,6 @@ fn libc(
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
-}
-
-/// A value of the auxiliary vector, unless it is missing or zero.
-fn auxiliary(auxv: &[u8], key: u64) -> Option<u64> {
-    let mut entries = auxv.chunks_exact(16);
-    let found = entries.find(|entry| number(entry, 0, 8) == key)?;
-    Some(number(found, 8, 8)).filter(|value| *value != 0)
 }
 
 fn unreadable(pid: u32, error: &io::Error) -> Refusal {

@@ -1,6 +1,6 @@
 //! Whether a signal waits for a thread that ends its call.
 
-use fdguard_proc::ascii::{hexadecimal, lines};
+use fdguard_proc::status::SignalMasks;
 
 /// Whether a signal that is handled and not blocked is pending for a thread; also if that cannot be
 /// read. One that is ignored is pending as well while the thread is traced, and ends no call.
@@ -13,12 +13,8 @@ pub(crate) fn has_pending_signal(pid: u32, tid: u32) -> bool {
 }
 
 fn is_pending(status: &[u8]) -> Option<bool> {
-    let mask = |key: &[u8]| {
-        let value = lines(status).find_map(|line| line.strip_prefix(key))?;
-        hexadecimal(value.trim_ascii())
-    };
-    let pending = mask(b"SigPnd:")? | mask(b"ShdPnd:")?;
-    Some(pending & !mask(b"SigBlk:")? & mask(b"SigCgt:")? != 0)
+    let masks = SignalMasks::parse(status)?;
+    Some(masks.pending & !masks.blocked & masks.caught != 0)
 }
 
 #[cfg(test)]

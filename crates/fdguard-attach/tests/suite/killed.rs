@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use fdguard_attach::{Error, Step, Target};
+use fdguard_proc::auxv;
 
 use super::victim::{Answer, Borrowed, enter, library};
 
@@ -123,12 +124,7 @@ fn cleaned(victim: &Borrowed) -> Result<Cleaned, Box<dyn std::error::Error>> {
 fn start_code(pid: u32) -> io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt as _;
     let auxv = fs::read(format!("/proc/{pid}/auxv"))?;
-    let words: Vec<u64> = auxv
-        .chunks_exact(8)
-        .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
-        .collect();
-    let entry = words.chunks_exact(2).find(|pair| pair[0] == 9);
-    let entry = entry.ok_or(io::ErrorKind::NotFound)?[1];
+    let entry = auxv::value(&auxv, auxv::ENTRY).ok_or(io::ErrorKind::NotFound)?;
     let mut code = vec![0; 32];
     let memory = fs::File::open(format!("/proc/{pid}/mem"))?;
     memory.read_exact_at(&mut code, entry)?;

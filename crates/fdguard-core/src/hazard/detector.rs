@@ -14,6 +14,7 @@ use crate::event::{CollectedEvents, Errno, StackId, Tid, TraceEvent, What};
 use crate::gap::Gap;
 use crate::ledger::{Actor, EventNotes, FdSlot, Generation, Ledger};
 use crate::origin::Stack;
+use crate::units::counted;
 use crate::{Fd, TraceKey};
 
 /// The most distinct hazards that are kept; further ones are only counted.
@@ -151,12 +152,12 @@ impl HazardDetector {
     pub fn gaps(&self) -> Vec<Gap> {
         let mut gaps = self.collected.gaps();
         if self.unreported > 0 {
-            let what = format!("{} more hazards", self.unreported);
+            let what = counted(self.unreported, "more hazard");
             let why = format!("there are more than {MOST_HAZARDS} different hazards");
             gaps.push(Gap::new(what, why, "fix the first ones and trace again"));
         }
         if self.ledger.lost() > 0 {
-            let what = format!("hazards among {} events", self.ledger.lost());
+            let what = format!("hazards among {}", counted(self.ledger.lost(), "event"));
             let why = "the events arrived faster than fdguard could read them";
             gaps.push(Gap::new(
                 what,

@@ -3,6 +3,7 @@
 //! A file with a mistake is refused as a whole, with its line and column.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -11,6 +12,10 @@ use super::Allowance;
 use crate::class_pattern::ClassPattern;
 use crate::glob::Glob;
 use crate::located::{ConfigMistake, FilePosition, FileText};
+use crate::units;
+
+/// How long a request waits for its response if the file does not say.
+const USUAL_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,8 +76,8 @@ pub enum Work {
         address: String,
         /// Path and query.
         path: String,
-        /// How long it waits, in milliseconds.
-        after: u64,
+        /// How long it waits.
+        after: Duration,
     },
 }
 
@@ -104,6 +109,7 @@ struct Table {
     address: Option<String>,
     send: Option<String>,
     path: Option<String>,
+    after: Option<Spanned<String>>,
     after_ms: Option<u64>,
     cycles: Option<Spanned<u32>>,
     warmup: Option<u32>,
@@ -210,13 +216,27 @@ fn work(text: FileText<'_>, table: &Spanned<Table>) -> Result<Work, ConfigMistak
         "http-timeout" => Ok(Work::HttpTimeout {
             address,
             path: one.path.clone().unwrap_or_else(|| "/".to_owned()),
-            after: one.after_ms.unwrap_or(100),
+            after: after(text, one)?,
         }),
         _ => Err(text.mistake(
             kind,
             "",
             "`kind` must be \"tcp-disconnect\" or \"http-timeout\"; use `run` for a command",
         )),
+    }
+}
+
+/// How long a request waits for its response: `after = "100ms"`, or the same as `after_ms = 100`.
+fn after(text: FileText<'_>, one: &Table) -> Result<Duration, ConfigMistake> {
+    match (&one.after, one.after_ms) {
+        (Some(after), Some(_)) => {
+            Err(text.mistake(after, "", "`after` cannot be combined with `after_ms`"))
+        }
+        (Some(after), None) => {
+            let length = units::parse_positive_duration(after.get_ref());
+            length.map_err(|error| text.mistake(after, "after", error))
+        }
+        (None, given) => Ok(given.map_or(USUAL_PATIENCE, Duration::from_millis)),
     }
 }
 
@@ -227,6 +247,8 @@ fn is_address(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{Scenario, Work};
 
     const WHOLE: &str = "\
@@ -282,6 +304,37 @@ send = \"GET / HTTP/1.1\\r\\n\"
             scenario.exercises[2].work,
             Work::TcpDisconnect { .. }
         ));
+    }
+
+    #[test]
+    fn patience_is_a_time_or_a_number_of_milliseconds() {
+        let read = |line: &str| {
+            let head = "[[exercise]]\nname = \"a\"\nkind = \"http-timeout\"\naddress = \"h:1\"\n";
+            Scenario::parse(&format!("{head}{line}"))
+        };
+        for (line, milliseconds) in [
+            ("", 100),
+            ("after_ms = 20\n", 20),
+            ("after = \"250ms\"\n", 250),
+            ("after = \"1.5s\"\n", 1500),
+        ] {
+            let scenario = read(line).unwrap();
+            let Work::HttpTimeout { after, .. } = scenario.exercises[0].work else {
+                panic!("{line}");
+            };
+            assert_eq!(after, Duration::from_millis(milliseconds), "{line}");
+        }
+        let said = |line: &str| read(line).unwrap_err().to_string();
+        let wrong = said("after = \"soon\"\n");
+        assert!(
+            wrong.starts_with("line 5, column 9: after: 'soon' is not a time"),
+            "{wrong}"
+        );
+        let both = said("after = \"1s\"\nafter_ms = 5\n");
+        assert_eq!(
+            both,
+            "line 5, column 9: `after` cannot be combined with `after_ms`"
+        );
     }
 
     #[test]

@@ -3,8 +3,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    LARGEST, LONGEST, SIZES, TIMES, counted, duration, duration_from_seconds, exact_duration,
-    exact_size, parse_duration, parse_positive_duration, parse_size, rate, short_rate, size,
+    LARGEST, LONGEST, SIZES, TIMES, clock, counted, duration, duration_from_seconds,
+    exact_duration, exact_size, narrow_duration, parse_duration, parse_positive_duration,
+    parse_size, rate, short_duration, short_rate, size,
 };
 
 #[test]
@@ -150,6 +151,51 @@ fn sentences_have_the_unit_of_the_value() {
     assert_eq!(rate(0.5), "30 a minute");
     let said = [2.5, 0.5, 1.0 / 3600.0].map(short_rate);
     assert_eq!(said, ["2.5/s", "30/min", "1.0/h"]);
+}
+
+#[test]
+fn durations_beyond_every_clock_are_years() {
+    assert_eq!(duration(8.63e8), "9988 days");
+    assert_eq!(duration(8.64e8), "years");
+    assert_eq!(duration(f64::INFINITY), "years");
+}
+
+#[test]
+fn a_few_seconds_have_their_tenths() {
+    let said = [0.0, 0.52, 3.0, 9.94, 9.96, 90.4, 180.0].map(short_duration);
+    assert_eq!(
+        said,
+        ["0 s", "0.5 s", "3 s", "9.9 s", "10 s", "90 s", "3.0 min"]
+    );
+}
+
+#[test]
+fn a_clock_has_as_many_parts_as_it_needs() {
+    assert_eq!(
+        [7.4, 750.0, 11_100.0, 183_900.0].map(clock),
+        ["0:07", "12:30", "3:05:00", "2d 3:05:00"]
+    );
+}
+
+#[test]
+fn narrow_durations_fit_into_five_columns() {
+    for (seconds, text) in [
+        (0, "0s"),
+        (59, "59s"),
+        (3599, "59m"),
+        (7500, "2h05m"),
+        (36_000, "10h"),
+        (172_800, "2d"),
+        (u64::MAX, ">999d"),
+    ] {
+        assert_eq!(narrow_duration(Duration::from_secs(seconds)), text);
+    }
+}
+
+#[test]
+fn a_falling_rate_has_the_unit_of_a_rising_one() {
+    let said = [-2.5, -0.5, -0.05 / 60.0, 0.0].map(short_rate);
+    assert_eq!(said, ["-2.5/s", "-30/min", "-3.0/h", "0.0/day"]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use fdguard_core::origin::{Culprit, Origin};
 use fdguard_core::proof::cycles::{self, CycleOutcome};
 use fdguard_core::proof::{Remains, RemainsVerdict};
 use fdguard_core::snapshot::Process;
+use fdguard_core::units::counted;
 use fdguard_core::{Class, Fd, Gap, Pid, Text};
 use fdguard_trace::{Site, TraceState};
 use jiff::Timestamp;
@@ -123,9 +124,8 @@ fn over_budget(
             .filter(|(_, _, seen)| class.matches(&seen.class));
         let count = held.count() as u64;
         (count > *most).then(|| {
-            let why = format!(
-                "{count} descriptors of class {class} at the end; the scenario allows {most}"
-            );
+            let held = counted(count, "descriptor");
+            let why = format!("{held} of class {class} at the end; the scenario allows {most}");
             budget_finding(process, why, count)
         })
     });

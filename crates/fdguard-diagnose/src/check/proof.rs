@@ -11,6 +11,7 @@ use fdguard_core::proof::{
 };
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Process;
+use fdguard_core::units::counted;
 use fdguard_core::{Class, Text};
 use serde::Serialize;
 
@@ -371,7 +372,8 @@ impl Proof {
         };
         for (class, then, now) in before.grown(held) {
             let why = format!(
-                "{now} descriptors of class {class} at the end, up from {then} in the run of {}",
+                "{} of class {class} at the end, up from {then} in the run of {}",
+                counted(now, "descriptor"),
                 before.taken_at.strftime("%Y-%m-%d %H:%M UTC")
             );
             let finding = budget_finding(&self.diagnosis.process, why, now);

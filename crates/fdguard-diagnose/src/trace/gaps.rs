@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fdguard_core::blame::{language_of_program, unread_language};
 use fdguard_core::origin::{Frame, Language};
+use fdguard_core::units::counted;
 use fdguard_core::watch::WatchedProcess;
 use fdguard_core::{Gap, Pid};
 use fdguard_trace::{BlindReason, GO, TraceScope};
@@ -55,7 +56,7 @@ fn unseen(scope: &TraceScope, root: Pid, processes: &[ProcessSites]) -> Vec<Gap>
     let unknown = |is_go: bool| {
         let those = processes.iter().filter(|one| one.is_go == is_go);
         let count: usize = those.map(|one| one.unknown).sum();
-        (count > 0).then(|| format!("the opening line of {count} descriptors"))
+        (count > 0).then(|| format!("the opening line of {}", counted(count, "descriptor")))
     };
     let remedy =
         "trace it with --source ebpf (as root); descriptors opened by its C code do have lines";
@@ -73,7 +74,7 @@ fn unseen(scope: &TraceScope, root: Pid, processes: &[ProcessSites]) -> Vec<Gap>
     let lost = scope.lost_stacks;
     if lost > 0 {
         gaps.push(Gap::new(
-            format!("the stacks of {lost} opened descriptors"),
+            format!("the stacks of {}", counted(lost, "opened descriptor")),
             "the program has more distinct stacks than the table can hold",
             "no action needed: they are counted, without a line",
         ));

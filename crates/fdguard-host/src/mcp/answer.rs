@@ -1,6 +1,7 @@
 //! Short text form of a document: the verdict, the line of code, the next step. The document itself
 //! is in `structuredContent`.
 
+use fdguard_core::units::counted;
 use serde_json::Value;
 
 /// Findings, hazards and lints that a text names; the document has all of them.
@@ -26,11 +27,11 @@ fn diagnosis(document: &Value) -> Vec<String> {
     let mut lines = vec![headline(document)];
     let findings = list(&document["findings"]);
     let findings = findings.iter().filter(|it| counts(it));
-    add(&mut lines, findings, "findings", finding);
+    add(&mut lines, findings, "finding", finding);
     let hazards = list(&document["hazards"]).iter();
-    add(&mut lines, hazards, "hazards", hazard);
+    add(&mut lines, hazards, "hazard", hazard);
     let lints = list(&document["lints"]).iter().filter(|it| counts(it));
-    add(&mut lines, lints, "lints", lint);
+    add(&mut lines, lints, "lint", lint);
     if let Some(gap) = list(&document["gaps"]).first() {
         lines.push(format!(
             "not seen: {}: {}",
@@ -123,7 +124,7 @@ fn snapshot(document: &Value) -> Vec<String> {
         lines.push(classes.join(", "));
     }
     let lints = list(&document["lints"]).iter();
-    add(&mut lines, lints, "lints", lint);
+    add(&mut lines, lints, "lint", lint);
     lines
 }
 
@@ -131,9 +132,12 @@ fn archive(document: &Value) -> Vec<String> {
     let files = list(&document["files"]);
     let is_archived = |file: &&Value| text(&file["outcome"]).contains("archived");
     let done = files.iter().filter(is_archived).count();
-    let mut lines = vec![format!("{done} of {} files archived", files.len())];
+    let mut lines = vec![format!(
+        "{done} of {} archived",
+        counted(files.len() as u64, "file")
+    )];
     let kept = files.iter().filter(|file| !is_archived(file));
-    add(&mut lines, kept, "files", |file| {
+    add(&mut lines, kept, "file", |file| {
         let why = text(&file["reason"]);
         vec![format!(
             "{}: {} {why}",
@@ -157,7 +161,7 @@ fn why(document: &Value) -> Vec<String> {
         if let Some(refusal) = process["refusal"].as_str() {
             lines.push(format!("not known: {refusal}"));
         }
-        add(&mut lines, sites.iter(), "sites", |site| {
+        add(&mut lines, sites.iter(), "site", |site| {
             let count = list(&site["fds"]).len();
             let opened = match place(&site["culprit"]) {
                 Some(place) => format!("opened at {place}"),
@@ -178,7 +182,7 @@ fn why(document: &Value) -> Vec<String> {
 fn add(
     lines: &mut Vec<String>,
     all: impl Iterator<Item = impl std::borrow::Borrow<Value>>,
-    name: &str,
+    noun: &str,
     shown: impl Fn(&Value) -> Vec<String>,
 ) {
     let mut more = 0_usize;
@@ -190,7 +194,10 @@ fn add(
         }
     }
     if more > 0 {
-        lines.push(format!("{more} more {name} in structuredContent"));
+        lines.push(format!(
+            "{} in structuredContent",
+            counted(more as u64, &format!("more {noun}"))
+        ));
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Mutex;
 
 use fdguard_core::host::{HostRow, HostView};
+use fdguard_core::units::counted;
 use fdguard_core::{Gap, Pid, Text};
 use fdguard_proc::{comm, stat::ProcStat, status::ProcStatus};
 use jiff::Timestamp;
@@ -259,7 +260,8 @@ fn crowd_gap(rows: &[HostRow]) -> Option<Gap> {
     let glanced = rows.iter().filter(|row| row.uid.is_none()).count();
     (glanced > 0).then(|| {
         let what = format!(
-            "peak, user and parent of {glanced} processes with fewer than {LITTLE} descriptors"
+            "peak, user and parent of {} with fewer than {LITTLE} descriptors",
+            counted(glanced as u64, "process")
         );
         let why = format!("a single sample of more than {CROWD} processes omits them");
         Gap::new(what, why, "use --peaks or the live view")
@@ -270,7 +272,10 @@ fn count_gap(rows: &[HostRow]) -> Option<Gap> {
     let uncounted = rows.iter().filter(|row| row.count.is_none()).count();
     (uncounted > 0).then(|| {
         Gap::new(
-            format!("the descriptor count of {uncounted} processes"),
+            format!(
+                "the descriptor count of {}",
+                counted(uncounted as u64, "process")
+            ),
             "before Linux 6.2 the count is visible only to the process's owner or root",
             "run as root, or on Linux 6.2 or later",
         )

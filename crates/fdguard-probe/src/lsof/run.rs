@@ -4,6 +4,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use fdguard_core::count::as_f64;
+use fdguard_core::units::size;
 use fdguard_core::{Fd, Pid};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -54,7 +56,7 @@ pub(super) fn run(
         Err(error) => {
             let what = match error {
                 Errno::TIMEDOUT => format!("not finished after {} s", deadline.as_secs_f32()),
-                Errno::FBIG => format!("more than {} MiB of output", most >> 20),
+                Errno::FBIG => format!("more than {} of output", size(as_f64(most as u64))),
                 error => format!("cannot read its output: {error}"),
             };
             let end = if kill(&mut child) {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use bstr::ByteSlice as _;
 use fdguard_core::snapshot::{Ceilings, Limits, Process, Via};
+use fdguard_core::units::counted;
 use fdguard_core::{Detail, Fd, FdEntry, Gap, Pid, Snapshot, Text, Tier};
 use jiff::Timestamp;
 
@@ -212,7 +213,10 @@ fn refusal(row: &LsofSet<'_>) -> Gap {
 fn unread_gap(rows: &Rows<'_, '_>) -> Option<Gap> {
     (!rows.unread.is_empty()).then(|| {
         Gap::new(
-            format!("the kinds of {} descriptors", rows.unread.len()),
+            format!(
+                "the kinds of {}",
+                counted(rows.unread.len() as u64, "descriptor")
+            ),
             "lsof lacks permission to read them",
             "run as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
         )
@@ -222,7 +226,10 @@ fn unread_gap(rows: &Rows<'_, '_>) -> Option<Gap> {
 fn completed_gap(count: usize) -> Option<Gap> {
     (count > 0).then(|| {
         Gap::new(
-            format!("the exact numbers of {count} descriptors from {CUT_FROM} up"),
+            format!(
+                "the exact numbers of {} from {CUT_FROM} up",
+                counted(count as u64, "descriptor")
+            ),
             "lsof prints only their last three digits; fdguard shows the lowest numbers that match",
             REMEDY,
         )

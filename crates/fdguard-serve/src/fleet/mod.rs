@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fdguard_core::Gap;
+use fdguard_core::units::counted;
 use serde::Serialize;
 
 pub use check::{FleetCheck, FleetCheckOptions, FleetProblem};
@@ -213,7 +214,11 @@ fn silent_gap(silent: &[&String]) -> Option<Gap> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let what = format!("{} hosts: {}{beyond}", silent.len(), first.join(", "));
+    let what = format!(
+        "{}: {}{beyond}",
+        counted(silent.len() as u64, "host"),
+        first.join(", ")
+    );
     let why = "they reported within the last hour and do not now";
     let remedy = "check that fdguard serve runs there and can be scraped";
     (!silent.is_empty()).then(|| Gap::new(what, why, remedy))

@@ -56,14 +56,16 @@ pub(super) async fn service(
         .iter()
         .find(|view| is_it(&view.key))
         .cloned();
-    let since = query.since_seconds.unwrap_or(86_400);
-    let since = Timestamp::now() - SignedDuration::from_secs(since.into());
+    let length = SignedDuration::try_from(query.history()?);
+    let since = length
+        .ok()
+        .and_then(|length| Timestamp::now().checked_sub(length).ok());
     let mut histories = match api.sources.history.clone() {
         None => Vec::new(),
         Some(path) => {
             let name = query.name.clone();
             // A history that cannot be read is absent; its error is in the overview.
-            api.dear(move || Ok(store::read_history(&path, &name, Some(since)).unwrap_or_default()))
+            api.dear(move || Ok(store::read_history(&path, &name, since).unwrap_or_default()))
                 .await?
         }
     };

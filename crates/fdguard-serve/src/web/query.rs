@@ -1,5 +1,8 @@
 //! What a request asks for: order, search, limits. Pure.
 
+use std::time::Duration;
+
+use fdguard_core::units::parse_duration;
 use fdguard_http::Problem;
 use http::StatusCode;
 use jiff::Timestamp;
@@ -35,8 +38,28 @@ pub(super) struct FindingQuery {
 pub(super) struct ServiceQuery {
     pub(super) kind: Option<String>,
     pub(super) name: String,
-    /// Seconds of history.
-    pub(super) since_seconds: Option<u32>,
+    /// How much history: `2h`.
+    since: Option<String>,
+    /// The same in seconds.
+    since_seconds: Option<u32>,
+}
+
+/// The history that is shown if nothing is asked.
+const USUAL_HISTORY: Duration = Duration::from_secs(86_400);
+
+impl ServiceQuery {
+    /// How far its history goes back.
+    pub(super) fn history(&self) -> Result<Duration, Problem> {
+        let wrong = |detail| Problem::new(StatusCode::BAD_REQUEST, "bad-query", detail);
+        match (&self.since, self.since_seconds) {
+            (Some(_), Some(_)) => Err(wrong("give since or since_seconds, not both".to_owned())),
+            (Some(text), None) => {
+                parse_duration(text).map_err(|error| wrong(format!("since: {error}")))
+            }
+            (None, Some(seconds)) => Ok(Duration::from_secs(seconds.into())),
+            (None, None) => Ok(USUAL_HISTORY),
+        }
+    }
 }
 
 /// The query of one kept moment.
@@ -130,9 +153,11 @@ impl FindingQuery {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use jiff::Timestamp;
 
-    use super::OverviewQuery;
+    use super::{OverviewQuery, ServiceQuery};
     use crate::overview::{LimitTime, Overview};
     use crate::testing::service;
 
@@ -157,6 +182,26 @@ mod tests {
             .into_iter()
             .map(|view| view.key.name)
             .collect()
+    }
+
+    #[test]
+    fn a_history_is_asked_for_with_a_unit_or_in_seconds() {
+        let history = |since: Option<&str>, since_seconds| {
+            let query = ServiceQuery {
+                kind: None,
+                name: "web".to_owned(),
+                since: since.map(str::to_owned),
+                since_seconds,
+            };
+            query.history()
+        };
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        assert_eq!(history(None, None).unwrap(), hours(24));
+        assert_eq!(history(Some("2h"), None).unwrap(), hours(2));
+        assert_eq!(history(None, Some(7200)).unwrap(), hours(2));
+        for (since, seconds) in [(Some("soon"), None), (Some("2h"), Some(7200))] {
+            assert_eq!(history(since, seconds).unwrap_err().code(), "bad-query");
+        }
     }
 
     #[test]

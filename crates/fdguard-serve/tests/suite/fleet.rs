@@ -77,7 +77,7 @@ fn prometheus_knows_a_service_on_every_host_that_it_scrapes() {
         fleet.check(&CHECK).ok().filter(|check| check.hosts == 1)
     });
     assert!(
-        check.gaps[0].what.starts_with("1 hosts: "),
+        check.gaps[0].what.starts_with("1 host: "),
         "{:?}",
         check.gaps
     );

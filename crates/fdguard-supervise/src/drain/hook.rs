@@ -8,10 +8,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use super::spec::DrainTarget;
+use crate::health::response::{self, Progress};
 use crate::poll::Interest;
-
-/// No status line is longer.
-const LONGEST: usize = 4096;
 
 /// The result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,26 +90,24 @@ impl Hook {
             let mut buffer = [0; 512];
             let read = rustix::io::read(&self.socket, &mut buffer)?;
             self.answer.extend_from_slice(&buffer[..read]);
-            let line = self.answer.split(|byte| *byte == b'\n').next();
-            let whole = self.answer.contains(&b'\n');
-            if whole || read == 0 || self.answer.len() > LONGEST {
-                let line = String::from_utf8_lossy(line.unwrap_or_default()).into_owned();
-                return Ok(Some(judged(&line)));
+            let answer = judged(&self.answer, read == 0);
+            if answer.is_some() {
+                return Ok(answer);
             }
         }
     }
 }
 
-/// The result, by the status line.
-fn judged(line: &str) -> Answer {
-    let mut words = line.split_ascii_whitespace();
-    let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/1."));
-    let code = words.next().and_then(|word| word.parse::<u16>().ok());
-    match code.filter(|_| is_http) {
-        Some(202) => Answer::Accepted,
-        Some(200..=299) => Answer::Done,
-        Some(code) => Answer::Failed(format!("it returned HTTP status {code}")),
-        None => Answer::Failed("it did not return an HTTP response".to_owned()),
+/// The result, once the head of the response is complete; its body does not matter.
+fn judged(bytes: &[u8], has_ended: bool) -> Option<Answer> {
+    match response::read(bytes, has_ended, false) {
+        Progress::More => None,
+        Progress::Bad(reason) => Some(Answer::Failed(reason)),
+        Progress::Done(response) => Some(match response.status {
+            202 => Answer::Accepted,
+            200..=299 => Answer::Done,
+            status => Answer::Failed(format!("it returned HTTP status {status}")),
+        }),
     }
 }
 
@@ -137,5 +133,40 @@ fn connect(address: &SocketAddr) -> Result<OwnedFd, Errno> {
     match rustix::net::connect(&socket, address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, judged};
+
+    #[test]
+    fn the_status_decides() {
+        let answer = |text: &str| judged(text.as_bytes(), false);
+        assert_eq!(
+            answer("HTTP/1.1 202 Accepted\r\n\r\n"),
+            Some(Answer::Accepted)
+        );
+        assert_eq!(answer("HTTP/1.0 204\r\n\r\n"), Some(Answer::Done));
+        let refusal = "it returned HTTP status 503".to_owned();
+        assert_eq!(
+            answer("HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\n"),
+            Some(Answer::Failed(refusal))
+        );
+        // An informational response is not the final one.
+        let both = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
+        assert_eq!(answer(both), Some(Answer::Done));
+    }
+
+    #[test]
+    fn an_incomplete_head_is_waited_for_until_the_end() {
+        let head = b"HTTP/1.1 202 Accepted\r\nServer: x";
+        assert_eq!(judged(head, false), None);
+        assert!(matches!(judged(head, true), Some(Answer::Failed(_))));
+        assert!(matches!(judged(b"", true), Some(Answer::Failed(_))));
+        assert!(matches!(
+            judged(b"SSH-2.0-x\r\n", false),
+            Some(Answer::Failed(_))
+        ));
     }
 }

@@ -15,7 +15,7 @@ mod command;
 mod dial;
 mod get;
 pub mod queue;
-mod response;
+pub(crate) mod response;
 pub mod series;
 pub mod spec;
 mod table;

@@ -13,15 +13,15 @@ pub(super) const WIRE: usize = HEAD + 4 * BODY;
 
 /// A response.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Response {
-    pub(super) status: u16,
+pub(crate) struct Response {
+    pub(crate) status: u16,
     /// At most [`BODY`] bytes of it; empty if not requested.
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// How far parsing got.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// More bytes are needed.
     More,
     /// It is complete.
@@ -31,7 +31,7 @@ pub(super) enum Progress {
 }
 
 /// Parses the bytes so far. `ended` means that no more follow; without `body` the header is enough.
-pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
+pub(crate) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
     let mut rest = bytes;
     loop {
         let head = &rest[..rest.len().min(HEAD)];

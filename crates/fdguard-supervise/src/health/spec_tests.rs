@@ -94,6 +94,29 @@ fn a_table_has_the_names_of_kubernetes() {
 }
 
 #[test]
+fn a_table_has_times_with_units_too() {
+    let text = "tcp = 80\ndelay = \"5s\"\nperiod = \"1m30s\"\ntimeout = \"250ms\"\n";
+    assert_eq!(
+        table(text).unwrap(),
+        flag("tcp:80 delay=5s period=90s timeout=250ms")
+    );
+    for (bad, word) in [
+        ("tcp = 80\nperiod = \"soon\"", "'soon' is not a time"),
+        (
+            "tcp = 80\nperiod = \"5s\"\nperiod_seconds = 5",
+            "period is given twice",
+        ),
+        (
+            "tcp = 80\ndelay = \"5s\"\ninitial_delay_seconds = 5",
+            "delay is given twice",
+        ),
+    ] {
+        let error = table(bad).unwrap_err();
+        assert!(error.contains(word), "{bad}: {error}");
+    }
+}
+
+#[test]
 fn a_table_with_a_wrong_key_says_which_and_where() {
     let error = table("tcp = 80\nperiodSeconds = 3").unwrap_err();
     assert!(

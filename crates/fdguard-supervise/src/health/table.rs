@@ -1,4 +1,5 @@
-//! A check in the configuration: a string like the flag's, or a table with Kubernetes' names.
+//! A check in the configuration: a string like the flag's, or a table. Its times are texts under the
+//! names of the flag's options (`period = "10s"`), or numbers under Kubernetes' names.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,8 +25,11 @@ struct Table {
     accept: Option<bool>,
     status: Option<Port>,
     body: Option<String>,
+    delay: Option<String>,
     initial_delay_seconds: Option<f64>,
+    period: Option<String>,
     period_seconds: Option<f64>,
+    timeout: Option<String>,
     timeout_seconds: Option<f64>,
     success_threshold: Option<u32>,
     failure_threshold: Option<u32>,
@@ -106,20 +110,30 @@ impl Table {
 
     fn timing(&self) -> Result<Timing, String> {
         let usual = Timing::default();
-        let time = |given: Option<f64>, usual: Duration| match given {
-            None => Ok(usual),
-            Some(given) => units::duration_from_seconds(given)
-                .ok_or_else(|| format!("{given} is not a time in seconds")),
-        };
         let timing = Timing {
-            initial_delay: time(self.initial_delay_seconds, usual.initial_delay)?,
-            period: time(self.period_seconds, usual.period)?,
-            timeout: time(self.timeout_seconds, usual.timeout)?,
+            initial_delay: time("delay", self.delay.as_deref(), self.initial_delay_seconds)?
+                .unwrap_or(usual.initial_delay),
+            period: time("period", self.period.as_deref(), self.period_seconds)?
+                .unwrap_or(usual.period),
+            timeout: time("timeout", self.timeout.as_deref(), self.timeout_seconds)?
+                .unwrap_or(usual.timeout),
             success_threshold: self.success_threshold.unwrap_or(usual.success_threshold),
             failure_threshold: self.failure_threshold.unwrap_or(usual.failure_threshold),
         };
         timing.check()?;
         Ok(timing)
+    }
+}
+
+/// A time that is given as a text, as seconds, or not at all.
+fn time(name: &str, text: Option<&str>, seconds: Option<f64>) -> Result<Option<Duration>, String> {
+    match (text, seconds) {
+        (Some(_), Some(_)) => Err(format!("{name} is given twice: as a text and in seconds")),
+        (Some(text), None) => units::parse_duration(text).map(Some),
+        (None, Some(seconds)) => units::duration_from_seconds(seconds)
+            .map(Some)
+            .ok_or_else(|| format!("{seconds} is not a time in seconds")),
+        (None, None) => Ok(None),
     }
 }
 

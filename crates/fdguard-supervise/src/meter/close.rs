@@ -7,6 +7,7 @@ use std::time::Duration;
 use fdguard_core::count::as_f64;
 use fdguard_core::snapshot::Limits;
 use fdguard_core::timeline::{Look, LookChange, Sighting};
+use fdguard_core::units::counted;
 use fdguard_core::{Class, FdEntry, Gap, Pid, Text, Tier, Timeline};
 use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 
@@ -122,10 +123,8 @@ impl<'p> Closely<'p> {
         }
         let pid = candidate.pid;
         if candidate.count > MOST_LISTED {
-            let what = format!(
-                "classes of the {} descriptors of process {pid}",
-                candidate.count
-            );
+            let descriptors = counted(candidate.count, "descriptor");
+            let what = format!("classes of the {descriptors} of process {pid}");
             let why = format!("above {MOST_LISTED} descriptors, fdguard run only counts them");
             self.hidden.push((
                 pid,

@@ -101,7 +101,7 @@ fn again(breach: &Breach, after_remedy: Option<u64>, then: RepeatPolicy) -> Agai
 fn r29_a_level_below_what_the_program_needs_is_told_as_such() {
     let breach = breach(912.0, 880.0);
     let said = report(&breach, &[], None).again(&again(&breach, None, RepeatPolicy::Keep));
-    assert!(said.contains("This happened 8.0 s after its start: it already has 880 at start, so the level of 900 is too low; raise it."), "{said}");
+    assert!(said.contains("This happened 8 s after its start: it already has 880 at start, so the level of 900 is too low; raise it."), "{said}");
     assert!(said.contains("It keeps running"), "{said}");
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use fdguard_core::Gap;
+use fdguard_core::units::counted;
 use fdguard_kernel::LostCounts;
 
 use super::python;
@@ -17,18 +18,29 @@ pub(super) struct Unseen<'a> {
     pub(super) failures: &'a UnwindFailures,
 }
 
-/// A count, and what to say if it is not 0: what was not seen, why, and the remedy.
+/// A count, and what to say if it is not 0: what was not seen, why, and the remedy. The counted noun
+/// is in braces.
 type Row = (u64, &'static str, &'static str, &'static str);
 
 pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {
     let rows = events(all).into_iter().chain(stacks(all.failures));
     let rows = rows.filter(|(count, ..)| *count > 0);
-    let counted = rows.map(|(count, what, why, remedy)| {
-        Gap::new(what.replace("{}", &count.to_string()), why, remedy)
-    });
+    let counted =
+        rows.map(|(count, what, why, remedy)| Gap::new(with_count(what, count), why, remedy));
     let mut gaps: Vec<Gap> = counted.collect();
     gaps.extend(failures(all.failures));
     gaps
+}
+
+/// `the stacks of {process}` becomes `the stacks of 2 processes`.
+fn with_count(what: &str, count: u64) -> String {
+    let parts = what
+        .split_once('{')
+        .and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    match parts {
+        Some((before, (noun, after))) => format!("{before}{}{after}", counted(count, noun)),
+        None => what.to_owned(),
+    }
 }
 
 /// Opens and closes.
@@ -36,31 +48,31 @@ fn events(all: &Unseen<'_>) -> [Row; 5] {
     [
         (
             all.unseen.opens,
-            "the opening line of {} descriptors",
+            "the opening line of {descriptor}",
             "they were opened without a system call (a polled io_uring), or while the kernel's buffer was full",
             "no action needed: their class and target are known",
         ),
         (
             all.unseen.foreign,
-            "{} opens and closes of single threads",
+            "{call} of single threads that open or close descriptors",
             "these threads have a descriptor table of their own (unshare), apart from their process",
             "no action needed: the table of the process itself is complete",
         ),
         (
             all.lost.stacks,
-            "the stacks of {} opened descriptors",
+            "the stacks of {opened descriptor}",
             "the program has more distinct stacks than the kernel's buffer could take",
             "no action needed: they are counted, without a line",
         ),
         (
             all.lost.foreign,
-            "{} calls of 32-bit programs",
+            "{call} of 32-bit programs",
             "the kernel programs read 64-bit calls only",
             "run fdguard watch PID for class, target and rate (without the line)",
         ),
         (
             all.unlisted.len() as u64,
-            "the descriptors that {} processes held before",
+            "the descriptors that {process} held before",
             "they belong to another user, and fdguard may not list them",
             "run fdguard with sudo",
         ),
@@ -72,25 +84,25 @@ fn stacks(failures: &UnwindFailures) -> [Row; 4] {
     [
         (
             failures.given_up,
-            "the lines of {} stacks at the end",
+            "the lines of {stack} at the end",
             "the machine was too busy to unwind them in time",
             "trace fewer processes at once, or for a shorter time",
         ),
         (
             failures.unknown,
-            "the lines of {} stacks",
+            "the lines of {stack}",
             "the process had ended before fdguard could read which files it had mapped, or the code belongs to no file",
             "start the program with fdguard trace --source launch, if it is dynamically linked",
         ),
         (
             failures.uncreated,
-            "who created the goroutines of {} stacks",
+            "who created the goroutines of {stack}",
             "they were created before the trace began, or too many were created since",
             "start the program with fdguard trace -- COMMAND",
         ),
         (
             failures.python_gone,
-            "the lines of {} Python frames",
+            "the lines of {Python frame}",
             "their code was gone before it could be read: the process had ended, or had replaced it",
             "no action needed: the other frames of these stacks are known",
         ),
@@ -126,4 +138,24 @@ fn failures(failures: &UnwindFailures) -> Vec<Gap> {
         ));
     }
     gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_count;
+
+    #[test]
+    fn one_is_singular_in_a_gap() {
+        let what = "the descriptors that {process} held before";
+        assert_eq!(
+            with_count(what, 1),
+            "the descriptors that 1 process held before"
+        );
+        assert_eq!(
+            with_count(what, 2),
+            "the descriptors that 2 processes held before"
+        );
+        assert_eq!(with_count("{call} of x", 1), "1 call of x");
+        assert_eq!(with_count("nothing", 1), "nothing");
+    }
 }

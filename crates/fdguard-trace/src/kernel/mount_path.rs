@@ -1,11 +1,12 @@
 //! Finds a file that the kernel names by its path on its own file system.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use fdguard_kernel::MappedFile;
+use fdguard_proc::mountinfo::{mounts, unescaped};
 
 /// Where it can be opened: below `/`, or below the place where its file system is mounted. Its
 /// inode proves that it is the same file.
@@ -18,25 +19,26 @@ pub(super) fn locate(file: &MappedFile) -> Option<PathBuf> {
     let first = Some(Path::new("/").join(own)).filter(is_it);
     first.or_else(|| {
         let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
-        let points = mounts.split(|byte| *byte == b'\n').filter_map(mount_point);
-        points.map(|point| point.join(own)).find(is_it)
+        mount_points(&mounts)
+            .map(|point| point.join(own))
+            .find(is_it)
     })
 }
 
-/// The fifth word of a line. Names with blanks, which are escaped, are not searched.
-fn mount_point(line: &[u8]) -> Option<&Path> {
-    let word = line.split(|byte| *byte == b' ').nth(4)?;
-    Some(Path::new(OsStr::from_bytes(word)))
+fn mount_points(mountinfo: &[u8]) -> impl Iterator<Item = PathBuf> {
+    let places = mounts(mountinfo).map(|mount| unescaped(mount.place));
+    places.map(|place| OsString::from_vec(place).into())
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::MetadataExt as _;
+    use std::path::Path;
 
     use fdguard_kernel::MappedFile;
 
-    use super::{locate, mount_point};
+    use super::{locate, mount_points};
 
     #[test]
     fn a_file_is_found_and_another_one_with_its_name_is_not() {
@@ -52,9 +54,10 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_has_its_place_in_the_fifth_word() {
-        let line = b"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw";
-        assert_eq!(mount_point(line).unwrap().to_str(), Some("/mnt2"));
-        assert_eq!(mount_point(b""), None);
+    fn a_mount_whose_name_has_a_blank_is_searched_too() {
+        let text = b"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw\n\
+            37 35 98:1 / /media/my\\040disk rw - ext4 /dev/sdb1 rw\n";
+        let points: Vec<_> = mount_points(text).collect();
+        assert_eq!(points, [Path::new("/mnt2"), Path::new("/media/my disk")]);
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fdguard_proc::maps;
 use fdguard_why::{FirstWalk, find_go_owners, go_answers};
 
 use super::memory::ProcessMemory;
@@ -38,25 +39,13 @@ pub(super) fn ask(pid: u32, groups: &[Vec<u32>]) -> Result<HeapAnswer, HeapRefus
 /// Private memory without a file: the heap is in it, at an address that newer versions choose by
 /// chance.
 fn heap(pid: u32) -> Vec<(u64, u64)> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut left = MOST;
-    let mut ranges = Vec::new();
-    for line in maps.lines().filter(|line| line.contains(" rw-p ")) {
-        let range = line
-            .split(' ')
-            .next()
-            .and_then(|range| range.split_once('-'));
-        let number = |text: &str| u64::from_str_radix(text, 16).ok();
-        let Some((start, end)) = range.and_then(|(start, end)| number(start).zip(number(end)))
-        else {
-            continue;
-        };
-        let has_file = line.split_ascii_whitespace().count() > 5;
-        if !has_file && end > start {
-            let end = end.min(start.saturating_add(left));
-            left -= end - start;
-            ranges.push((start, end));
-        }
-    }
-    ranges
+    let writable = maps::private_memory(&maps).filter(|region| region.rights == b"rw-p");
+    let ranges = writable.map(|region| {
+        let end = region.end.min(region.start.saturating_add(left));
+        left -= end - region.start;
+        (region.start, end)
+    });
+    ranges.collect()
 }

@@ -7,6 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fdguard_attach::Target;
+use fdguard_core::count::as_f64;
+use fdguard_core::units::size;
+use fdguard_proc::maps::mappings;
 use fdguard_why::{FirstWalk, JavaHeap, JavaRecords, Memory as _};
 use fdguard_wire::{
     JAVA_TAKEN, JAVA_WALK, JAVA_WALK_MAGIC, JavaEdge, JavaList, JavaNumber, JavaRoot, JavaWalkHead,
@@ -96,11 +99,11 @@ impl ExpectedStop {
 
 impl std::fmt::Display for ExpectedStop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (megabytes, objects) = (self.heap >> 20, self.objects.div_ceil(1000));
+        let (heap, objects) = (size(as_f64(self.heap)), self.objects.div_ceil(1000));
         let stop = self.stop.as_secs_f64();
         write!(
             f,
-            "{megabytes} MiB of heap are in use, at most {objects},000 objects or so; a walk stops the \
+            "{heap} of heap are in use, at most {objects},000 objects or so; a walk stops the \
              program for up to {stop:.1} s"
         )
     }
@@ -109,8 +112,11 @@ impl std::fmt::Display for ExpectedStop {
 /// Whether a process runs a JVM.
 pub(super) fn is_java(pid: u32) -> bool {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let name = b"/libjvm.so";
-    maps.windows(name.len()).any(|part| part == name)
+    mappings(&maps).any(|mapping| {
+        let path = mapping.path;
+        let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+        path.ends_with(b"/libjvm.so")
+    })
 }
 
 /// Asks what a walk would cost; `None` if that cannot be known, or if it is no JVM.

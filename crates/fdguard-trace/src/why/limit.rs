@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use fdguard_proc::{cgroup, status};
+use fdguard_core::count::as_f64;
+use fdguard_core::units;
+use fdguard_proc::{cgroup, meminfo, status};
 
 /// What a walk takes at least.
 const LEAST: u64 = 24 << 20;
@@ -19,20 +21,15 @@ pub(super) fn room(pid: u32) -> Result<u64, String> {
 
 /// How many bytes the host has left; `None` if it does not say.
 pub(super) fn host_room() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes << 10)
+    meminfo::available(&std::fs::read("/proc/meminfo").ok()?)
 }
 
 fn enough(available: Option<u64>, needed: u64) -> Result<u64, String> {
     match available {
         Some(available) if available < needed => Err(format!(
-            "its memory limit leaves {} MiB, and a walk may take {} MiB",
-            available >> 20,
-            needed >> 20
+            "its memory limit leaves {}, and a walk may take {}",
+            units::size(as_f64(available)),
+            units::size(as_f64(needed))
         )),
         Some(available) => Ok(available),
         None => Ok(u64::MAX),

@@ -199,7 +199,7 @@ impl HeapTarget {
             // After this many objects it reads where nothing is.
             let fault = if attempt < faults { 100 } else { 0 };
             // Before a thread is borrowed, which ends its wait.
-            let waits = waits::read(self.pid);
+            let waits = waits::collect(self.pid);
             match Walk::begin(self.pid, target, python, fault) {
                 Ok(walk) => {
                     let answer = self.judge(python, &walk, waits, groups, first);

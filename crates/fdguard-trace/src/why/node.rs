@@ -9,7 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fdguard_attach::Target;
-use fdguard_proc::maps::{MapsRegion, regions};
+use fdguard_core::count::as_f64;
+use fdguard_core::units::size;
+use fdguard_proc::maps::{MapsRegion, private_memory};
+use fdguard_proc::smaps;
 use fdguard_proc::stat::ProcStat;
 use fdguard_why::{FirstWalk, NodeHeap};
 use fdguard_wire::{END_WALK, WAKE_INSPECTOR};
@@ -133,9 +136,9 @@ impl<'a> Copy<'a> {
         };
         match word {
             Some("large") => {
-                let heap = number() >> 20;
+                let heap = size(as_f64(number()));
                 let reason = format!(
-                    "{heap} MiB of heap are in use, and a copy of the program would take {HEAPS} \
+                    "{heap} of heap are in use, and a copy of the program would take {HEAPS} \
                      times as much"
                 );
                 let way = match is_forced {
@@ -197,11 +200,11 @@ impl Drop for Copy<'_> {
     fn drop(&mut self) {
         let mut request = self.inside.to_le_bytes().to_vec();
         let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-        let now: Vec<(u64, u64)> = private_memory(&maps).collect();
+        let now: Vec<_> = private_memory(&maps).collect();
         // Only what is still there; it may be one with its neighbours now.
         let is_there = |(start, end): &&(u64, u64)| {
             let mut now = now.iter();
-            now.any(|(from, to)| from <= start && end <= to)
+            now.any(|region| region.start <= *start && *end <= region.end)
         };
         for (start, end) in self.kept_out.iter().filter(is_there) {
             request.extend(start.to_le_bytes());
@@ -255,52 +258,6 @@ fn is_asleep(pid: u32) -> bool {
 /// Private memory that the program keeps out of copies.
 fn kept_out(pid: u32) -> Vec<(u64, u64)> {
     let text = std::fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    let mut found = Vec::new();
-    let mut range = None;
-    for line in lines(&text) {
-        if let Some(flags) = line.strip_prefix(b"VmFlags:") {
-            let mut flags = flags.split(|byte| *byte == b' ');
-            found.extend(range.filter(|_| flags.any(|flag| flag == b"dc")));
-        } else if line.first().is_some_and(u8::is_ascii_hexdigit) && !line.ends_with(b"kB") {
-            range = private_memory(line).next();
-        }
-    }
-    found
-}
-
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|byte| *byte == b'\n')
-}
-
-/// The ranges of private memory without a name in the text of `maps`, or one line of it.
-fn private_memory(maps: &[u8]) -> impl Iterator<Item = (u64, u64)> {
-    let is_private = |region: &MapsRegion<'_>| {
-        let has_no_file = region.ino == 0 && region.path.is_empty();
-        region.rights.ends_with(b"p") && has_no_file && region.start < region.end
-    };
-    let regions = regions(maps).filter(is_private);
-    regions.map(|region| (region.start, region.end))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::private_memory;
-
-    #[test]
-    fn only_memory_without_a_name_counts() {
-        let range = |line: &str| private_memory(line.as_bytes()).next();
-        assert_eq!(
-            range("1000-3000 rw-p 00000000 00:00 0 "),
-            Some((0x1000, 0x3000))
-        );
-        for other in [
-            "1000-3000 rw-s 00000000 00:00 0 ",
-            "1000-3000 rw-p 00000000 00:00 0 [heap]",
-            "1000-3000 r--p 00000000 08:01 7 /usr/bin/node",
-            "3000-1000 rw-p 00000000 00:00 0 ",
-            "AnonHugePages:         0 kB",
-        ] {
-            assert_eq!(range(other), None, "{other}");
-        }
-    }
+    let regions = smaps::flagged(&text, b"dc").filter(MapsRegion::is_private_memory);
+    regions.map(|region| (region.start, region.end)).collect()
 }

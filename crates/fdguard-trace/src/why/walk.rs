@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fdguard_attach::Target;
+use fdguard_proc::stat::ProcStat;
 use fdguard_why::{COLLECTING, GENERATION, Graph, Memory as _, PERMANENT};
 use fdguard_wire::{
     END_WALK, WALK, WALK_MAGIC, WALK_PLACES, WalkHead, WalkNode, WalkRequest, WalkState,
@@ -209,7 +210,6 @@ fn find(memory: &ProcessMemory, nonce: u64) -> Option<WalkHead> {
 
 /// Whether a copy has not ended.
 fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
-    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    ProcStat::parse(&stat).is_some_and(|stat| !stat.is_zombie())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::NodeHeap;
 use super::search::{NodeLife, NodeWay};
 use super::snapshot::NodeIndex;
-use crate::answer::{Basis, Chain, Why, skip_wrappers};
+use crate::answer::{Basis, Chain, Why, held_count, skip_wrappers};
 use crate::hop::Hop;
 use crate::number::FirstWalk;
 
@@ -199,10 +199,7 @@ fn chain(group: Vec<Holding>) -> Option<Chain> {
 /// A chain in words: wrappers of a handle are shown as the outermost of them.
 pub(super) fn held_text(count: usize, owner: &str, hops: &[Hop], life: &NodeLife) -> String {
     let (owner, rest) = skip_wrappers(owner, hops);
-    let count = match count {
-        1 => String::new(),
-        count => format!("{count} "),
-    };
+    let count = held_count(count);
     let first = std::iter::once(owner.to_owned());
     let texts: Vec<String> = first.chain(rest.iter().map(Hop::text)).collect();
     format!("held by {count}{} ← {}", texts.join(" ← "), life.text())

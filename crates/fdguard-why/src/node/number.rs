@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::answer::held_text;
 use super::search::NodeLife;
 use super::{NodeHeap, NumberPlace};
-use crate::answer::{Basis, Chain};
+use crate::answer::{Basis, Chain, plural};
 use crate::hop::Hop;
 use crate::number::{FirstWalk, chain};
 
@@ -127,9 +127,9 @@ impl NodeHeap {
 }
 
 fn number_chain(fds: Vec<u32>, shown: ShownPlace) -> Chain {
-    let what = if fds.len() == 1 { "number" } else { "numbers" };
+    let what = plural(fds.len(), "number");
     let text = match &shown.life {
-        Some(life) => held_text(fds.len(), what, &shown.hops, life),
+        Some(life) => held_text(fds.len(), &what, &shown.hops, life),
         None => format!("held by {} {what} in {}", fds.len(), shown.key),
     };
     Chain {

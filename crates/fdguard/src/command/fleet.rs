@@ -77,7 +77,8 @@ fn top(args: &FleetArgs, fleet: &Fleet) -> anyhow::Result<u8> {
     let top = fleet.top(order, args.limit).map_err(explain)?;
     emit(args, &top, |out| {
         write_rows(out, &top.rows)?;
-        writeln!(out, "{} hosts report", top.hosts)?;
+        let verb = if top.hosts == 1 { "reports" } else { "report" };
+        writeln!(out, "{} {verb}", units::counted(top.hosts as u64, "host"))?;
         write_gaps(out, &top.gaps)
     })?;
     Ok(exit::CLEAN)
@@ -136,8 +137,9 @@ fn write_check(out: &mut dyn Write, check: &FleetCheck) -> anyhow::Result<()> {
             sanitize_str(&problem.what)
         )?;
     }
-    let count = check.problems.len();
-    writeln!(out, "{count} problems on {} hosts", check.hosts)?;
+    let problems = units::counted(check.problems.len() as u64, "problem");
+    let hosts = units::counted(check.hosts as u64, "host");
+    writeln!(out, "{problems} on {hosts}")?;
     write_gaps(out, &check.gaps)
 }
 

@@ -1,6 +1,6 @@
 //! Thresholds of a watch: the user's file, overridden by the command line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fdguard_core::config::Config;
 use fdguard_core::playbook::Playbook;
@@ -35,20 +35,25 @@ pub(super) fn rule_settings(args: &SettingsArgs, config: Config) -> anyhow::Resu
     }
     let mut expectations = config.expectations;
     expectations.extend(args.expect.iter().cloned());
-    // Paths in the file are relative to the file, not to the current directory.
-    let beside = args.config.as_deref().and_then(Path::parent);
-    let configured = config.playbook.map(|name| match beside {
-        Some(dir) => dir.join(name),
-        None => name.into(),
-    });
-    let own = args.playbook.as_deref().or(configured.as_deref());
+    let playbook_file = playbook_file(args, config.playbook);
     Ok(RuleSettings {
         levels,
         expectations,
         suppressions: config.suppressions,
-        playbook: playbook(own)?,
+        playbook: playbook(playbook_file.as_deref())?,
         today: Zoned::now().date(),
     })
+}
+
+/// The user's playbook, if there is one: `configured` is what the settings name.
+pub(super) fn playbook_file(args: &SettingsArgs, configured: Option<String>) -> Option<PathBuf> {
+    // Paths in the file are relative to the file, not to the current directory.
+    let beside = args.config.as_deref().and_then(Path::parent);
+    let configured = configured.map(|name| match beside {
+        Some(dir) => dir.join(name),
+        None => name.into(),
+    });
+    args.playbook.clone().or(configured)
 }
 
 fn levels_problem(warning: f64, critical: f64) -> String {

@@ -9,6 +9,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::forecast::Forecast;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
+use fdguard_core::units::{counted, duration};
 use fdguard_core::workload::Workload;
 
 use super::document;
@@ -92,10 +93,10 @@ pub(crate) fn write_opinion(
     let style = style_of(opinion.verdict);
     let (verdict, comm) = (word(opinion.verdict), sanitize(&opinion.comm));
     let numbers = format!(
-        "{} in {}, {} samples",
+        "{} in {}, {}",
         counts(opinion),
         duration(opinion.watched_seconds),
-        opinion.samples,
+        counted(opinion.samples, "sample"),
     );
     let label = opinion.workload.as_ref().and_then(Workload::label);
     let label = label.map_or_else(String::new, |label| format!(", {}", sanitize_str(&label)));
@@ -128,9 +129,9 @@ pub(crate) fn write_opinion(
 
 fn counts(opinion: &ProcessDiagnosis) -> String {
     match (opinion.baseline, opinion.last) {
-        (Some(first), Some(last)) if first == last => format!("{last} descriptors"),
+        (Some(first), Some(last)) if first == last => counted(last, "descriptor"),
         (Some(first), Some(last)) => format!("{first} → {last} descriptors"),
-        (None, Some(last)) => format!("{last} descriptors"),
+        (None, Some(last)) => counted(last, "descriptor"),
         _ => "an unknown number of descriptors".to_owned(),
     }
 }
@@ -195,18 +196,6 @@ pub fn wall_line(wall: &Forecast) -> String {
         text.push_str(condition);
     }
     text
-}
-
-/// `40 s`, `3.2 min`, `5.0 h`, `12 days`.
-#[must_use]
-pub fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 120.0 => format!("{s:.0} s"),
-        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
-        s if s < 8.64e8 => format!("{:.0} days", s / 86_400.0),
-        _ => "years".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -178,6 +178,36 @@ fn explain_names_the_source_of_every_value_and_runs_nothing() {
 }
 
 #[test]
+fn explain_lists_the_entries_of_the_users_playbook() {
+    let dir = tempfile::tempdir().unwrap();
+    let (settings, playbook) = (dir.path().join("own.toml"), dir.path().join("play.toml"));
+    std::fs::write(&settings, "playbook = \"play.toml\"\n").unwrap();
+    let entry = "[[advice]]\nid = \"open-files\"\nclass = \"regular\"\nsource = \"our cache\"\n\
+        confirm = \"count\"\nfix = \"close\"\n";
+    std::fs::write(&playbook, entry).unwrap();
+    let explain = |option: &str, file: &std::path::Path| {
+        let mut command = fdguard();
+        command.args(["check", "--explain", option]).arg(file);
+        CommandOutput::of(command.args(["--", "false"]).output().unwrap())
+    };
+    let expected = format!("# {}:4", playbook.display());
+    for said in [
+        explain("--config", &settings),
+        explain("--playbook", &playbook),
+    ] {
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        let text = said.text();
+        let line = text.lines().find(|line| line.contains("our cache"));
+        let line = line.unwrap_or_else(|| panic!("{text}"));
+        assert!(line.starts_with("advice[0].source = "), "{line}");
+        assert!(line.ends_with(&expected), "{line}");
+    }
+    std::fs::write(&playbook, entry.replace("fix", "fixx")).unwrap();
+    let said = explain("--playbook", &playbook);
+    assert_eq!((said.code, said.text()), (2, ""), "{}", said.stderr);
+}
+
+#[test]
 fn r36_a_soak_keeps_at_it() {
     // A machine under load may need more than the first times for the least number of cycles.
     let soaks = ["2s", "8s", "30s"];

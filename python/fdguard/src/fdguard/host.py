@@ -228,7 +228,23 @@ class _Tie:
         self._exchange.shut_down()
 
 
-class Session:
+class _Opened:
+    """What a `with` block closes, unless it is gone already."""
+
+    def close(self) -> object:
+        raise NotImplementedError
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        try:
+            self.close()
+        except ProblemError as problem:
+            if problem.code not in GONE:
+                raise
+
+
+class Session(_Opened):
     """An interpreter that keeps its state between commands. `receipt` is set when it is closed."""
 
     def __init__(self, host: Host, info: SessionInfo) -> None:
@@ -239,15 +255,6 @@ class Session:
 
     def __enter__(self) -> "Session":
         return self
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        try:
-            self.close()
-        except ProblemError as problem:
-            if problem.code not in GONE:
-                raise
 
     def run(self, code: str, *, timeout_ms: Optional[int] = None) -> Result:
         """Runs code and waits for it. The host interrupts it after `timeout_ms` (60000), or when this
@@ -325,7 +332,7 @@ class Stream:
         self._exchange.close()
 
 
-class Scope:
+class Scope(_Opened):
     """Everything that belongs to one agent. `clean_up` is set when it is closed."""
 
     def __init__(self, host: Host, view: ScopeView) -> None:
@@ -335,15 +342,6 @@ class Scope:
 
     def __enter__(self) -> "Scope":
         return self
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        try:
-            self.close()
-        except ProblemError as problem:
-            if problem.code not in GONE:
-                raise
 
     def add_session(
         self, session: Union[Session, str], *, role: Optional[str] = None, whose: Optional[str] = None

@@ -262,7 +262,7 @@ fn a_refused_table_is_a_gap_not_an_empty_table() {
 #[test]
 fn a_descriptor_that_cannot_be_read_is_counted_and_said() {
     let snapshot = seen(LINUX);
-    assert_eq!(snapshot.gaps[0].what, "the kinds of 1 descriptors");
+    assert_eq!(snapshot.gaps[0].what, "the kinds of 1 descriptor");
     let blind =
         seen("p1|cinit|u0|\nf0|a |l |tunknown|n/proc/1/fd/0 (readlink: Permission denied)|\n");
     assert_eq!(

@@ -1,4 +1,5 @@
-//! `--explain`: every effective value of the settings and the scenario, and its source.
+//! `--explain`: every effective value of the settings, the user's playbook and the scenario, and its
+//! source.
 
 use std::path::Path;
 
@@ -10,13 +11,18 @@ use crate::cli::{CheckArgs, ReadyArg};
 use crate::command::settings;
 use crate::input;
 
-/// The lines. Both files are read and checked as for a run.
+/// The lines. The files are read and checked as for a run.
 pub(super) fn explain(args: &CheckArgs) -> anyhow::Result<String> {
     settings::settings(&args.settings)?;
     let mut text = match settings::config_file(&args.settings) {
         Some(path) => of_settings(args, &path.display().to_string(), &input::read_text(path)?)?,
         None => of_settings(args, "", "")?,
     };
+    let configured = settings::config(&args.settings)?.playbook;
+    if let Some(path) = settings::playbook_file(&args.settings, configured) {
+        text.push('\n');
+        text.push_str(&of_playbook(&path)?);
+    }
     if let Some(path) = &args.exercise.scenario {
         Plan::of_file(args, path)?;
         text.push('\n');
@@ -41,6 +47,12 @@ fn of_settings(args: &CheckArgs, name: &str, text: &str) -> Result<String, Confi
     rows.one("playbook", "--playbook", playbook, "built-in");
     rows.list("expect", "--expect", given.expect.iter().map(expected));
     Ok(rows.finish())
+}
+
+/// The entries of the user's playbook, which replace built-in ones of the same name.
+fn of_playbook(path: &Path) -> anyhow::Result<String> {
+    let name = path.display().to_string();
+    Ok(Rows::new(&name, &input::read_text(path)?)?.finish())
 }
 
 fn of_scenario(args: &CheckArgs, path: &Path) -> anyhow::Result<String> {

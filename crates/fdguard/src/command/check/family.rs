@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Rounds of terminating and killing: a process may start another one before it ends.
 const ROUNDS: usize = 3;
 /// Marks the environment of an exercise: what it leaves behind does not belong to the server.
-pub(super) const EXERCISE: &str = "FDGUARD_EXERCISE=1";
+pub(super) const EXERCISE: &str = "FDGUARD_EXERCISE";
 
 type KnownProcesses = BTreeMap<ProcKey, Member>;
 
@@ -174,7 +174,7 @@ impl Family {
         for one in descendants(&all, own, &self.before) {
             if one.is_zombie {
                 reap(one);
-            } else if !one.has_in_environment(EXERCISE) {
+            } else if !one.has_in_environment(EXERCISE, "1") {
                 alive.push(one.clone());
             }
         }

@@ -2,7 +2,7 @@
 
 use fdguard_core::Text;
 use fdguard_proc::stat::ProcStat;
-use fdguard_proc::{ProcKey, cmdline, process};
+use fdguard_proc::{ProcKey, cmdline, environ, process};
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +43,10 @@ impl Stat {
         cmdline::arguments(&bytes).map(Text::from).collect()
     }
 
-    /// Whether the environment that it was started with has this entry.
-    pub(super) fn has_in_environment(&self, entry: &str) -> bool {
+    /// Whether the environment that it was started with has this variable with this value.
+    pub(super) fn has_in_environment(&self, name: &str, value: &str) -> bool {
         let bytes = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
-        bytes
-            .split(|byte| *byte == 0)
-            .any(|one| one == entry.as_bytes())
+        environ::values(&bytes, name).any(|one| one == value.as_bytes())
     }
 }
 

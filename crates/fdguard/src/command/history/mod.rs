@@ -107,7 +107,10 @@ fn write(out: &mut dyn Write, history: &ServiceHistory) -> anyhow::Result<()> {
     let name = history.service.to_string();
     let span = history.from.zip(history.to).map(|(from, to)| {
         let length = units::duration(to.duration_since(from).as_secs_f64());
-        format!("{} samples over {length}", history.samples.len())
+        format!(
+            "{} over {length}",
+            units::counted(history.samples.len() as u64, "sample")
+        )
     });
     let span = span.unwrap_or_else(|| "no samples".to_owned());
     writeln!(out, "{}  {span}", sanitize_str(&name))?;
@@ -125,9 +128,9 @@ fn write(out: &mut dyn Write, history: &ServiceHistory) -> anyhow::Result<()> {
         let known = |value: Option<u64>| value.map_or("?".to_owned(), |value| value.to_string());
         writeln!(
             out,
-            "Last sample: {} descriptors in {} processes, limit {}, verdict {}.",
+            "Last sample: {} descriptors in {}, limit {}, verdict {}.",
             known(last.open_fds),
-            last.processes,
+            units::counted(last.processes, "process"),
             known(last.limit),
             last.verdict
         )?;
@@ -138,7 +141,10 @@ fn write(out: &mut dyn Write, history: &ServiceHistory) -> anyhow::Result<()> {
         let at = time(loss.at);
         match loss.rows {
             0 => writeln!(out, "gap: at {at} {why}")?,
-            rows => writeln!(out, "gap: {rows} rows before {at} were lost: {why}")?,
+            rows => {
+                let rows = units::counted(rows, "row");
+                writeln!(out, "gap: {rows} lost before {at}: {why}")?;
+            }
         }
     }
     Ok(())

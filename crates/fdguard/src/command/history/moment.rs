@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use fdguard_core::Text;
+use fdguard_core::units::counted;
 use fdguard_serve::service::ServiceKey;
 use fdguard_serve::{ServiceMoment, read_moment};
 use jiff::Timestamp;
@@ -138,11 +139,11 @@ fn write_head(out: &mut dyn Write, moment: &ServiceMoment) -> anyhow::Result<()>
     let sample = &moment.sample;
     writeln!(
         out,
-        "{}  {}  {} descriptors in {} processes, limit {}, verdict {}",
+        "{}  {}  {} descriptors in {}, limit {}, verdict {}",
         sanitize_str(&moment.service.to_string()),
         time(sample.at),
         known(sample.open_fds),
-        sample.processes,
+        counted(sample.processes, "process"),
         known(sample.limit),
         sample.verdict
     )?;

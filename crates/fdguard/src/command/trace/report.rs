@@ -9,6 +9,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::RuleSettings;
+use fdguard_core::units::counted;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Pid, Text};
 use fdguard_diagnose::clearing;
@@ -320,6 +321,7 @@ impl<'a> Account<'a> {
             .inherited
             .map_or(String::new(), |n| format!(", {n} inherited"));
         let unseen = self.unseen.unwrap_or(0);
-        format!("{live} descriptors: {traced} traced{inherited}, {unseen} opened untraced")
+        let live = counted(live, "descriptor");
+        format!("{live}: {traced} traced{inherited}, {unseen} opened untraced")
     }
 }

@@ -10,6 +10,7 @@ use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis, WatchEnd};
 use fdguard_core::finding::Finding;
 use fdguard_core::opened_before::OpenedBefore;
 use fdguard_core::origin::Frame;
+use fdguard_core::units::duration;
 use fdguard_diagnose::trace::{ProcessSites, TraceReport};
 use fdguard_trace::Site;
 
@@ -74,7 +75,7 @@ fn write_before(out: &mut dyn Write, groups: &[OpenedBefore]) -> anyhow::Result<
             sanitize(&first.comm),
             first.pid,
             counted(count, "descriptor"),
-            diagnosis::duration(first.age_at_least_seconds),
+            duration(first.age_at_least_seconds),
         )?;
         for one in of_process.iter().take(MOST_GROUPS) {
             let (class, target) = (class_name(&one.class), sanitize(&one.target));
@@ -244,7 +245,7 @@ fn write_site(
     is_short: bool,
 ) -> anyhow::Result<()> {
     let rate = site.per_second().map(|rate| format!("+{rate:.1}/s, "));
-    let oldest = site.oldest_age(process.now).map(diagnosis::duration);
+    let oldest = site.oldest_age(process.now).map(duration);
     let oldest = oldest.map(|age| format!(", oldest {age}"));
     let call = site
         .oldest()

@@ -1,9 +1,8 @@
 //! The text in the cells of the radar. Unknown is `?`, never 0; `-` means "does not exist".
 
-use std::time::Duration;
-
 use fdguard_core::growth::{Growth, ProcessGrowth};
 use fdguard_core::host::{HostRow, NearestWall};
+use fdguard_core::units::narrow_duration;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::terminal::sanitize_str;
@@ -78,7 +77,7 @@ pub fn grown_in_full(growth: Option<ProcessGrowth>) -> String {
     let Some(since) = growth else {
         return UNKNOWN.to_owned();
     };
-    let short = format!("{} in {}", grown(growth), duration(since.since));
+    let short = format!("{} in {}", grown(growth), narrow_duration(since.since));
     match since.per_minute {
         Some(rate) if since.delta != 0 => format!("{short}, {rate:.1}/min"),
         _ => short,
@@ -113,24 +112,9 @@ pub fn wall_in_full(wall: Option<NearestWall>) -> String {
 #[must_use]
 pub fn time_left(row: &HostRow, growth: &Growth) -> String {
     match (growth.time_left(row), growth.of_row(row)) {
-        (Some(left), _) => duration(left),
+        (Some(left), _) => narrow_duration(left),
         (None, Some(_)) => NONE.to_owned(),
         (None, None) => UNKNOWN.to_owned(),
-    }
-}
-
-/// A duration in at most five columns.
-#[must_use]
-pub fn duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{minutes}m"),
-        3600..36_000 => format!("{hours}h{:02}m", minutes % 60),
-        36_000..172_800 => format!("{hours}h"),
-        _ if days < 1000 => format!("{days}d"),
-        _ => ">999d".to_owned(),
     }
 }
 
@@ -190,12 +174,10 @@ pub fn left(text: &str, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use fdguard_core::host::HostRow;
     use unicode_width::UnicodeWidthStr as _;
 
-    use super::{compact, cut, duration, exact, left, peak, right};
+    use super::{compact, cut, exact, left, peak, right};
 
     #[test]
     fn large_numbers_fit_into_six_columns() {
@@ -210,22 +192,6 @@ mod tests {
             assert_eq!(compact(Some(number)), text);
         }
         assert_eq!(compact(None), "?");
-    }
-
-    #[test]
-    fn durations_fit_into_five_columns() {
-        let cases = [
-            (0, "0s"),
-            (59, "59s"),
-            (3599, "59m"),
-            (7500, "2h05m"),
-            (36_000, "10h"),
-            (172_800, "2d"),
-            (u64::MAX, ">999d"),
-        ];
-        for (seconds, text) in cases {
-            assert_eq!(duration(Duration::from_secs(seconds)), text);
-        }
     }
 
     #[test]

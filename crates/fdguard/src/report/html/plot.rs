@@ -88,7 +88,7 @@ impl Frame {
             let label = if mark == 0.0 {
                 "0 s".to_owned()
             } else {
-                short_time(mark)
+                units::short_duration(mark)
             };
             text.push_str(&self.text(place, "label mid", &label));
         }
@@ -354,14 +354,6 @@ fn to_count(count: f64) -> u32 {
 #[expect(clippy::cast_precision_loss, reason = "places in a picture")]
 fn as_f64(count: u64) -> f64 {
     count as f64
-}
-
-/// `0.5 s`, `90 s`, `3 min`.
-fn short_time(seconds: f64) -> String {
-    if seconds < 10.0 && seconds.fract() != 0.0 {
-        return format!("{seconds:.1} s");
-    }
-    units::duration(seconds)
 }
 
 #[cfg(test)]

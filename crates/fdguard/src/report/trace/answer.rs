@@ -10,6 +10,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lifetimes::report::things;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame, Origin};
+use fdguard_core::units::duration;
 use fdguard_core::{Pid, Text};
 
 use super::name;
@@ -171,7 +172,7 @@ impl<'a> LeakAnswer<'a> {
             write_stack(out, origin, shown)?;
         }
         if let Some(wall) = first.walls.first() {
-            let eta = crate::report::diagnosis::duration(wall.eta_seconds);
+            let eta = duration(wall.eta_seconds);
             let text = format!("limit: {} reached in {eta} at this rate", wall.name);
             paragraph(out, &text, Some(shown.width), (2, 2), DIM)?;
         }

@@ -1,5 +1,6 @@
 //! Draws the sites. Reads them and the state, changes neither.
 
+use fdguard_core::units::duration;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,7 +9,6 @@ use ratatui::widgets::Widget as _;
 
 use super::state::TraceViewState;
 use super::{SiteRow, TraceHeadline};
-use crate::report::diagnosis::duration;
 use crate::report::host::cell;
 use crate::report::table::counted;
 use crate::tui::theme::Theme;

@@ -1,21 +1,6 @@
-//! Times and rates in few columns.
+//! Times in few columns.
 
-/// A time as a clock shows it: `0:07`, `12:30`, `3:05:00`, `2d 3:05:00`.
-pub(super) fn clock(seconds: f64) -> String {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a cast of a float saturates, and nobody watches for so long"
-    )]
-    let seconds = seconds.round() as u64;
-    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
-    let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
-    match (days, hours) {
-        (0, 0) => format!("{minutes}:{seconds:02}"),
-        (0, _) => format!("{hours}:{minutes:02}:{seconds:02}"),
-        _ => format!("{days}d {hours}:{minutes:02}:{seconds:02}"),
-    }
-}
+use fdguard_core::units::{rounded, time_unit};
 
 /// When something happens, and the range: `in 3.2 min (2.9–3.8)`. Without a latest time it may
 /// never happen.
@@ -23,8 +8,8 @@ pub(super) fn countdown(eta: f64, soonest: Option<f64>, latest: Option<f64>) -> 
     if eta <= 0.0 {
         return "reached".to_owned();
     }
-    let (length, unit) = unit(eta);
-    let amount = |seconds: f64| amount(seconds / length);
+    let (length, unit) = time_unit(eta);
+    let amount = |seconds: f64| rounded(seconds / length);
     let range = match (soonest.map(amount), latest.map(amount)) {
         // Omit a range of one value.
         (Some(soonest), Some(latest)) if soonest == latest => String::new(),
@@ -35,44 +20,15 @@ pub(super) fn countdown(eta: f64, soonest: Option<f64>, latest: Option<f64>) -> 
     format!("in {} {unit}{range}", amount(eta))
 }
 
-/// The unit in which a time is shown, and its length in seconds.
-fn unit(seconds: f64) -> (f64, &'static str) {
-    match seconds {
-        s if s < 120.0 => (1.0, "s"),
-        s if s < 7200.0 => (60.0, "min"),
-        s if s < 172_800.0 => (3600.0, "h"),
-        _ => (86_400.0, "days"),
-    }
-}
-
-fn amount(value: f64) -> String {
-    if value < 10.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
-}
-
-/// `2.5/s`, `40/min`, `3.0/h`, `1.2/day`.
-pub(super) fn rate(per_minute: f64) -> String {
-    let (value, unit) = match per_minute.abs() {
-        r if r >= 60.0 => (per_minute / 60.0, "s"),
-        r if r >= 1.0 => (per_minute, "min"),
-        r if r * 60.0 >= 1.0 => (per_minute * 60.0, "h"),
-        _ => (per_minute * 1440.0, "day"),
-    };
-    format!("{}/{unit}", amount(value))
-}
-
 /// `every 1 s`, `every 0.5 s`, `every 5 min`.
 pub(super) fn every(seconds: f64) -> String {
-    let (length, unit) = unit(seconds);
+    let (length, unit) = time_unit(seconds);
     format!("every {} {unit}", (seconds / length * 10.0).round() / 10.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{clock, countdown, every, rate};
+    use super::{countdown, every};
 
     #[test]
     fn a_countdown_has_its_range_in_the_same_unit() {
@@ -85,15 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_rates_choose_their_unit() {
-        assert_eq!(
-            [7.4, 750.0, 11_100.0, 183_900.0].map(clock),
-            ["0:07", "12:30", "3:05:00", "2d 3:05:00"]
-        );
-        assert_eq!(
-            [150.0, 40.0, 0.05, 0.001].map(rate),
-            ["2.5/s", "40/min", "3.0/h", "1.4/day"]
-        );
+    fn intervals_choose_their_unit() {
         assert_eq!(
             [1.0, 0.5, 300.0].map(every),
             ["every 1 s", "every 0.5 s", "every 5 min"]

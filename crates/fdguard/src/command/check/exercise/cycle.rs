@@ -11,6 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use fdguard_core::proof::scenario::Work;
 
+use super::super::family::EXERCISE;
 use super::{Stop, client};
 
 /// How often to check for a request to stop.
@@ -64,8 +65,7 @@ pub(super) fn work(
             path,
             after,
         } => {
-            let patience = Duration::from_millis(*after);
-            let all = (0..count).map(|_| client::give_up(address, path, patience));
+            let all = (0..count).map(|_| client::give_up(address, path, *after));
             let done: std::io::Result<()> = all.collect();
             Ok(done.map_err(|error| failed(format!("failed at {address}: {error}"))))
         }
@@ -110,7 +110,7 @@ impl Running {
         )?);
         let child = Command::new("/bin/sh")
             .args(["-c", command])
-            .env("FDGUARD_EXERCISE", "1")
+            .env(EXERCISE, "1")
             .env("FDGUARD_CYCLE", cycle.to_string())
             .env("FDGUARD_INDEX", index.to_string())
             .stdin(Stdio::null())

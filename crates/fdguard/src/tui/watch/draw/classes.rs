@@ -1,6 +1,7 @@
 //! Open descriptors by class: count, rate and history.
 
 use fdguard_core::judge::Verdict;
+use fdguard_core::units::short_rate;
 use fdguard_core::watch::WatchedProcess;
 use ratatui::text::{Line, Span};
 
@@ -9,7 +10,6 @@ use crate::report::diagnosis::word;
 use crate::report::host::cell;
 use crate::tui::theme::Theme;
 use crate::tui::watch::class_row::ClassRow;
-use crate::tui::watch::phrase;
 use crate::tui::watch::state::JudgedProcess;
 
 /// The width of each column; 0 without room.
@@ -96,7 +96,8 @@ fn lines(row: &ClassRow, widths: Widths, width: usize, theme: &Theme) -> Vec<Lin
         (Some(Verdict::Leaking), _) => "!!",
         (Some(_), _) => "!",
     };
-    let rate = row.rate.map_or_else(|| cell::NONE.to_owned(), phrase::rate);
+    let rate = row.rate.map(|rate| short_rate(rate / 60.0));
+    let rate = rate.unwrap_or_else(|| cell::NONE.to_owned());
     let text = [
         " ".to_owned(),
         cell::left(verdict, widths.verdict),

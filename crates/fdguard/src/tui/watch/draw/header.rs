@@ -1,6 +1,7 @@
 //! The watched process, its verdict, and its number of descriptors.
 
 use fdguard_core::count::{as_f64, difference};
+use fdguard_core::units::clock;
 use fdguard_core::wall;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use ratatui::text::{Line, Span};
@@ -30,12 +31,10 @@ pub(super) fn title(canvas: Canvas<'_>) -> Line<'static> {
         Span::styled(word(verdict), theme.verdict(verdict)),
     ]);
     let watched = match state.ends_after {
-        Some(end) => format!("{} of {}", phrase::clock(watch.at()), phrase::clock(end)),
-        None => phrase::clock(watch.at()),
+        Some(end) => format!("{} of {}", clock(watch.at()), clock(end)),
+        None => clock(watch.at()),
     };
-    let gone = subject
-        .gone
-        .map(|at| format!("exited at {}", phrase::clock(at)));
+    let gone = subject.gone.map(|at| format!("exited at {}", clock(at)));
     let looks = counted(subject.timeline.looks(), "sample");
     let every = phrase::every(watch.header().every);
     let facts = [gone, Some(watched), Some(looks), Some(every)];

@@ -1,6 +1,7 @@
 //! The pane with details: a finding in full, or every gap.
 
 use fdguard_core::finding::{Finding, WallEta};
+use fdguard_core::units::short_rate;
 use fdguard_core::watch::Watch;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -86,7 +87,8 @@ const LIFETIME: f64 = 100.0 * 365.0 * 86_400.0;
 fn in_full(finding: &Finding, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     let grown = finding.grown.map(|grown| format!("{grown:+} not closed"));
     let count = finding.count.map(|count| count.to_string());
-    let count = [count, grown, finding.rate_per_min.map(phrase::rate)];
+    let rate = finding.rate_per_min.map(|rate| short_rate(rate / 60.0));
+    let count = [count, grown, rate];
     let count: Vec<String> = count.into_iter().flatten().collect();
     let ahead = finding.walls.iter();
     let ahead = ahead.filter(|wall| wall.eta_seconds < LIFETIME);

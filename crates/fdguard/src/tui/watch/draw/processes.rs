@@ -1,6 +1,7 @@
 //! The processes of a tree, each with its verdict.
 
 use fdguard_core::judge::Verdict;
+use fdguard_core::units::clock;
 use fdguard_core::watch::WatchedProcess;
 use ratatui::text::{Line, Span};
 
@@ -9,7 +10,6 @@ use crate::report::diagnosis::word;
 use crate::report::host::cell;
 use crate::terminal::sanitize;
 use crate::tui::theme::Theme;
-use crate::tui::watch::phrase;
 use crate::tui::watch::state::WatchViewState;
 
 /// A heading and a limited number of lines, the selected process among them.
@@ -53,7 +53,7 @@ fn row(canvas: Canvas<'_>, subject: &WatchedProcess, is_shown: bool) -> Line<'st
     let mark = if is_shown { "▸ " } else { "  " };
     let timeline = &subject.timeline;
     let ended = match subject.gone {
-        Some(at) => format!("  exited at {}", phrase::clock(at)),
+        Some(at) => format!("  exited at {}", clock(at)),
         None => String::new(),
     };
     let numbers = format!(
