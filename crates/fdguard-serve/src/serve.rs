@@ -31,7 +31,7 @@ use crate::push;
 use crate::reporter::{Couriers, ReportPace, Reporter};
 use crate::store::{StoreFile, StoreOptions, StoreWriter};
 use crate::trace_keeper::{TraceKeeper, TraceOptions};
-use crate::web::{LoopOrder, Published, WebApi, WebServer, WebSettings, WebSources};
+use crate::web::{BLOCKING_THREADS, LoopOrder, Published, WebApi, WebServer, WebSettings, WebSources};
 
 /// Requests that may wait for the loop.
 const ORDERS: usize = 16;
@@ -231,7 +231,7 @@ fn start_web(
 ) -> Result<WebParts, ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(4)
+        .max_blocking_threads(BLOCKING_THREADS)
         .thread_keep_alive(Duration::from_secs(1))
         .build()
         .map_err(io("cannot start the network"))?;

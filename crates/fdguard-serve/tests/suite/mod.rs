@@ -4,6 +4,7 @@ mod access;
 mod detection;
 mod fleet;
 mod fleet_engine;
+mod fleet_hung;
 mod full_disk;
 mod harness;
 mod history;
