@@ -255,7 +255,8 @@ impl StoreFile {
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         let values = params![at.as_millisecond(), rows, why];
         let written = self.connection.execute(
-            "INSERT OR REPLACE INTO loss (at, rows, why) VALUES (?1, ?2, ?3)",
+            "INSERT INTO loss (at, rows, why) VALUES (?1, ?2, ?3) ON CONFLICT (at) DO UPDATE
+             SET rows = rows + excluded.rows, why = why || '; ' || excluded.why",
             values,
         );
         written

@@ -220,6 +220,45 @@ fn what_had_no_room_is_counted_and_written_down_later() {
 }
 
 #[test]
+fn what_the_queue_had_no_room_for_is_written_down_too() {
+    const BATCHES: i64 = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    let writer = StoreWriter::start(file).unwrap();
+    // Another program writes the file: the thread waits for it, and the queue fills.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for at in 0..BATCHES {
+        writer.write(minute(at), batch(at, 1));
+    }
+    let lost = writer.health().lost_rows;
+    assert!(lost > 0, "the queue took everything");
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    drop(writer);
+    let found = &read_history(&path, "web", None).unwrap()[0];
+    let missing: u64 = found.losses.iter().map(|loss| loss.rows).sum();
+    assert!(missing >= lost, "{:?}", found.losses);
+    assert_eq!(found.samples.len() as u64 + missing, BATCHES as u64);
+    let is_named = |why: &str| why.contains("the disk does not keep up");
+    assert!(found.losses.iter().any(|loss| is_named(&loss.why)));
+}
+
+#[test]
+fn two_losses_of_one_moment_are_both_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    file.write(&batch(1, 1)).unwrap();
+    file.write_loss(minute(1), 7, "full").unwrap();
+    file.write_loss(minute(1), 0, "the clock was set").unwrap();
+    let losses = &read_history(&path, "web", None).unwrap()[0].losses;
+    assert_eq!((losses.len(), losses[0].rows), (1, 7));
+    assert_eq!(losses[0].why, "full; the clock was set");
+}
+
+#[test]
 fn a_clock_that_was_set_is_a_gap_of_the_history() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("history.db");
