@@ -325,6 +325,23 @@ impl StoreFile {
         read().map_err(|source| sql(&self.options.path, source))
     }
 
+    /// Hands every row of a query over.
+    pub(super) fn read_rows(
+        &self,
+        query: &str,
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        let mut read = || -> rusqlite::Result<()> {
+            let mut statement = self.connection.prepare(query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                take(row)?;
+            }
+            Ok(())
+        };
+        read().map_err(|source| sql(&self.options.path, source))
+    }
+
     /// Removes what is too old, and the oldest rows of a file that is too large.
     pub(crate) fn trim(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let keep = i64::try_from(self.options.keep.as_millis()).unwrap_or(i64::MAX);

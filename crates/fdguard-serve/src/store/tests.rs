@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::file::{StoreFile, StoreOptions};
 use super::{StoreWriter, read_history, read_moment, read_services};
-use crate::finding_book::{AcceptedFinding, FindingKey};
+use crate::finding_book::{AcceptedFinding, FindingKey, FindingState};
 use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, HistorySample};
 use crate::overview::{ClassTally, TargetTally};
 use crate::service::{ServiceKey, ServiceKind};
@@ -73,6 +73,9 @@ fn opened(at: i64) -> HistoryEvent {
             severity: "critical".to_owned(),
             class: Some("pipe".to_owned()),
             target: None,
+            pid: Some(7),
+            comm: Some("web".into()),
+            count: Some(40),
         }),
     }
 }
@@ -339,6 +342,55 @@ fn accepted_findings_survive_a_restart() {
     let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
     file.trim(minute(1)).unwrap();
     assert_eq!(file.accepted().unwrap().0, [accepted]);
+}
+
+#[test]
+fn the_last_event_of_a_finding_is_its_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    let told = |at, word: &str, id, rule: &str| {
+        let mut event = opened(at);
+        event.event = word.to_owned();
+        let note = event.finding.as_mut().unwrap();
+        (note.id, note.rule) = (id, rule.to_owned());
+        (web(), event)
+    };
+    let mut by_older = opened(9);
+    let note = by_older.finding.as_mut().unwrap();
+    (note.rule, note.pid) = ("unknown".to_owned(), None);
+    let events = vec![
+        // Open in an earlier start that nobody has closed.
+        told(1, "opened", 1, "leak"),
+        told(2, "opened", 2, "leak"),
+        told(3, "updated", 2, "leak"),
+        told(4, "resolved", 2, "leak"),
+        told(5, "reopened", 2, "leak"),
+        told(6, "opened", 3, "limit"),
+        told(7, "resolved", 3, "limit"),
+        told(8, "suppressed", 4, "growth"),
+        (web(), by_older),
+    ];
+    let batch = HistoryBatch {
+        events,
+        ..HistoryBatch::default()
+    };
+    file.write(&batch).unwrap();
+    let found = file.findings().unwrap();
+    let states: Vec<_> = found.iter().map(|one| (one.id, one.state)).collect();
+    assert_eq!(
+        states,
+        [
+            (2, FindingState::Open),
+            (3, FindingState::Resolved),
+            (4, FindingState::Suppressed)
+        ]
+    );
+    let leak = &found[0];
+    assert_eq!((leak.opened_at, leak.told_at), (minute(2), minute(5)));
+    assert_eq!((leak.flaps, leak.finding.pid), (1, 7));
+    assert_eq!(leak.finding.count, Some(40));
+    assert_eq!(leak.key, FindingKey::of(&web(), &leak.finding));
 }
 
 #[test]

@@ -12,3 +12,4 @@ mod hostile;
 mod messages;
 mod packaging;
 mod push;
+mod restart;
