@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::NOBODY;
 
-use super::{AsNobody, CommandOutput, fdguard, run};
+use super::{AsNobody, CommandOutput, doctor_bundle, fdguard, run};
 
 /// A running server without a token.
 struct ServeProcess {
@@ -24,14 +24,13 @@ fn serve(state: &Path) -> Command {
 }
 
 fn with_arguments(mut command: Command, state: &Path) -> Command {
+    command.arg("serve").arg("--no-evidence");
+    with_pace(command, state)
+}
+
+fn with_pace(mut command: Command, state: &Path) -> Command {
     command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--no-token",
-            "--no-evidence",
-        ])
+        .args(["--listen", "127.0.0.1:0", "--no-token"])
         .args([
             "--every",
             "100ms",
@@ -179,6 +178,45 @@ fn a_killed_server_loses_nothing_that_was_written() {
     let listed = run(["history", "--state", state.to_str().unwrap()]);
     assert_eq!(listed.code, 0, "{}", listed.stderr);
     assert!(listed.text().lines().count() > 0);
+}
+
+#[test]
+fn a_critical_finding_leaves_a_bundle_of_the_real_doctor() {
+    let state = tempfile::tempdir().unwrap();
+    let mut command = fdguard();
+    command.arg("serve");
+    let command = with_pace(command, state.path());
+    let served = ServeProcess::launch(state, command, &[]);
+    // Under a name that no other test has.
+    let name = format!("ev{}", std::process::id());
+    let program = served.state.path().join(&name);
+    std::os::unix::fs::symlink(testkit::victim_path("leaker"), &program).unwrap();
+    let mut victim = testkit::VictimLaunch::program(&program).nofile(60).start();
+    victim.tell("57 file");
+    let pid = victim.pid();
+    let path = testkit::wait_for("the evidence", || {
+        let overview = served.overview();
+        let mut findings = overview["findings"].as_array()?.iter();
+        findings.find_map(|one| {
+            let path = one["evidence"].as_str()?;
+            (one["finding"]["pid"] == pid).then(|| path.to_owned())
+        })
+    });
+    assert!(
+        path.contains(&format!("/evidence/command-{name}-")),
+        "{path}"
+    );
+    let files = doctor_bundle::files(Path::new(&path));
+    let names: Vec<&str> = files.keys().map(String::as_str).collect();
+    assert_eq!(names, doctor_bundle::FILES);
+    let diagnosis: Value = serde_json::from_slice(&files["diagnosis.json"]).unwrap();
+    assert!(
+        diagnosis.to_string().contains(&format!("\"pid\":{pid}")),
+        "{diagnosis}"
+    );
+    victim.finish();
+    let (_state, log) = served.stop();
+    assert!(log.contains("event=evidence_kept "), "{log}");
 }
 
 #[test]
