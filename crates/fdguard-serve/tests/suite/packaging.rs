@@ -201,12 +201,21 @@ assert context['privileged'] is False and context['allowPrivilegeEscalation'] is
 assert context['readOnlyRootFilesystem'] is True
 assert context['capabilities'] == {'drop': ['ALL'], 'add': ['SYS_PTRACE', 'DAC_READ_SEARCH']}
 names = {volume['name'] for volume in spec['volumes']}
-assert {mount['name'] for mount in container['volumeMounts']} == names
+mounts = container['volumeMounts']
+assert {mount['name'] for mount in mounts} == names
+paths = {mount['mountPath']: mount.get('readOnly', False) for mount in mounts}
+# Names are read from these; only the state is written.
+assert paths == {'/var/lib/fdguard': False, '/var/log/pods': True, '/var/log/containers': True}
+for volume in spec['volumes']:
+    [mount] = [mount for mount in mounts if mount['name'] == volume['name']]
+    assert volume['hostPath']['path'] == mount['mountPath']
 compose = yaml.safe_load(open(sys.argv[2]))
 [service] = compose['services'].values()
 assert service['cap_drop'] == ['ALL'] and service['cap_add'] == ['SYS_PTRACE', 'DAC_READ_SEARCH']
 assert service['read_only'] is True and service['pid'] == 'host' and 'privileged' not in service
 assert service['security_opt'] == ['no-new-privileges:true']
+docker = '/var/lib/docker/containers'
+assert service['volumes'] == ['state:/var/lib/fdguard', f'{docker}:{docker}:ro']
 print(' '.join(container['command'][1:]))
 print(' '.join(service['command'][1:]))
 ";
