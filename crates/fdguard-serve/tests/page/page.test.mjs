@@ -243,9 +243,18 @@ test("the fleet is shown with links into each host", options, async () => {
   const row = page.locator("tbody tr", { has: link });
   await row.getByText("alpha.example:9187").waitFor();
   await row.getByText("leaking").waitFor();
-  await page.getByRole("link", { name: HOSTILE }).waitFor();
+  // A name that is no address leads nowhere, least of all to the service of this host.
+  const other = page.locator("tbody tr", { hasText: "beta" });
+  await other.getByText(HOSTILE).waitFor();
+  assert.equal(await other.getByRole("link").count(), 0);
   assert.equal(await page.locator("main img").count(), 0);
   await page.getByText("2 hosts report").waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.locator('tr[aria-selected="true"]', { hasText: "beta" }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Fleet" }).waitFor();
+  assert.match(page.url(), /#\/fleet$/);
   await audit(page);
   await picture(page, "fleet");
   // Without it the page says so, and what was shown before is not taken for news.
