@@ -1,6 +1,7 @@
 //! One file per promise.
 
 mod access;
+mod alertmanager;
 mod detection;
 mod fleet;
 mod fleet_engine;
