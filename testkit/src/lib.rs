@@ -10,6 +10,7 @@
     reason = "a harness for tests: a broken precondition must stop the test at that line"
 )]
 
+mod cgroup;
 mod fake_proc;
 mod golang;
 mod holding;
@@ -23,6 +24,7 @@ pub mod sys;
 mod victim;
 mod wait;
 
+pub use cgroup::TestCgroup;
 pub use fake_proc::{FakeProc, FakeProcess};
 pub use golang::{GoToolchain, USUAL_GO, go_program, go_toolchain, go_toolchains};
 pub use holding::VictimHolding;

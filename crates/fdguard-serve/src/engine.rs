@@ -17,13 +17,14 @@ use fdguard_proc::ProcKey;
 use jiff::Timestamp;
 
 use crate::budget::CpuBudget;
+use crate::common_workload::common_workload;
 use crate::finding_book::{FindingBook, FindingChange, FindingState};
 use crate::overview::{ClassTally, LimitTime, Overview, OwnCost, ServiceView, WatchedView};
 use crate::own_cost;
 use crate::process_watch::{self, ProcessWatch};
 use crate::rate_window::RateWindow;
 use crate::roster::{Roster, RosterEvent, RosterService, ServiceId};
-use crate::service::ServiceKey;
+use crate::service::{ServiceKey, ServiceKind};
 use crate::service_names::ServiceNames;
 use crate::target_tally::TargetTallies;
 use crate::watch_slots;
@@ -397,6 +398,7 @@ impl<'p> Engine<'p> {
         let verdict = opinions.iter().map(|opinion| opinion.verdict).max();
         ServiceView {
             key: service.key.clone(),
+            workload: self.workload_of(service),
             processes: members.len() as u64,
             watched: watched.len() as u64,
             open_fds: counts.reduce(|all, one| all + one),
@@ -417,6 +419,13 @@ impl<'p> Engine<'p> {
             restarts: service.restarts,
             since: service.since,
         }
+    }
+
+    /// For services that have their name from a container or a pod.
+    fn workload_of(&self, service: &RosterService) -> Option<Workload> {
+        let is_named = matches!(service.key.kind, ServiceKind::Container | ServiceKind::Pod);
+        let members = service.members.iter().filter(|_| is_named);
+        common_workload(members.map(|key| self.workloads.get(key)?.as_ref()))
     }
 
     fn watched_views(&self) -> Vec<WatchedView> {

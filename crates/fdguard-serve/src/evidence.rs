@@ -1,11 +1,13 @@
 //! Evidence of a critical finding: `fdguard doctor` in a process of its own, once a day for each
-//! service.
+//! service, one at a time. The bundles of earlier starts count.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::service::ServiceKey;
@@ -14,8 +16,14 @@ use crate::service::ServiceKey;
 const PAUSE: SignedDuration = SignedDuration::from_hours(24);
 /// Bundles that are kept.
 const MOST: usize = 32;
+/// Bundles that wait for the one in progress.
+const WAITING: usize = 8;
 /// How long the doctor watches.
 const WATCHED: &str = "10s";
+/// What the name of a bundle ends with.
+const ENDING: &str = ".tar.zst";
+/// The time in it.
+const STAMP: &str = "%Y%m%dT%H%M%SZ";
 
 /// Where bundles go, and what writes them.
 #[derive(Clone, Debug)]
@@ -30,9 +38,20 @@ pub struct EvidenceOptions {
 #[derive(Debug)]
 pub(crate) struct EvidenceKeeper {
     options: EvidenceOptions,
-    kept: HashMap<ServiceKey, Timestamp>,
+    /// By the beginning of the file name.
+    kept: HashMap<String, Timestamp>,
+    waiting: VecDeque<WantedEvidence>,
+    /// Not even begun.
+    missing: Vec<KeptEvidence>,
     is_busy: bool,
     done: (Sender<KeptEvidence>, Receiver<KeptEvidence>),
+}
+
+#[derive(Debug)]
+struct WantedEvidence {
+    pid: u32,
+    finding: u64,
+    path: PathBuf,
 }
 
 /// A bundle, or why it is missing.
@@ -45,48 +64,101 @@ pub(crate) struct KeptEvidence {
 impl EvidenceKeeper {
     pub(crate) fn new(options: EvidenceOptions) -> Self {
         Self {
+            kept: kept_before(&options.dir),
             options,
-            kept: HashMap::new(),
+            waiting: VecDeque::new(),
+            missing: Vec::new(),
             is_busy: false,
             done: channel(),
         }
     }
 
-    /// Whether a bundle is due for a service.
-    fn is_due(&self, service: &ServiceKey, now: Timestamp) -> bool {
-        let last = self.kept.get(service);
-        !self.is_busy && last.is_none_or(|last| now.duration_since(*last) >= PAUSE)
-    }
-
-    /// Begins a bundle, if one is due.
+    /// Begins a bundle, if one is due; it waits while another is made.
     pub(crate) fn keep(&mut self, service: &ServiceKey, pid: u32, finding: u64, now: Timestamp) {
-        if !self.is_due(service, now) {
+        // A clock that was set back must not forbid bundles for ever.
+        self.kept
+            .retain(|_, last| now.duration_since(*last).abs() < PAUSE);
+        let name = name_of(service);
+        if self.kept.contains_key(&name) {
             return;
         }
-        self.kept.insert(service.clone(), now);
-        self.kept
-            .retain(|_, last| now.duration_since(*last) < PAUSE);
-        let path = self.options.dir.join(file_name(service, now));
+        if self.waiting.len() >= WAITING {
+            let path = Err(format!("{WAITING} others are waiting"));
+            self.missing.push(KeptEvidence { finding, path });
+            return;
+        }
+        let file = format!("{name}-{}{ENDING}", now.strftime(STAMP));
+        self.kept.insert(name, now);
+        self.waiting.push_back(WantedEvidence {
+            pid,
+            finding,
+            path: self.options.dir.join(file),
+        });
+        self.begin_next();
+    }
+
+    fn begin_next(&mut self) {
+        if self.is_busy {
+            return;
+        }
+        let Some(wanted) = self.waiting.pop_front() else {
+            return;
+        };
         let (options, done) = (self.options.clone(), self.done.0.clone());
+        let finding = wanted.finding;
         let work = move || {
-            let path = examine(&options, pid, &path).map(|()| path);
+            let path = examine(&options, wanted.pid, &wanted.path).map(|()| wanted.path);
             // The loop may have ended.
             drop(done.send(KeptEvidence { finding, path }));
         };
         let thread = std::thread::Builder::new().name("fdguard-evidence".to_owned());
-        self.is_busy = thread.stack_size(256 << 10).spawn(work).is_ok();
+        match thread.stack_size(256 << 10).spawn(work) {
+            Ok(_) => self.is_busy = true,
+            Err(error) => self.missing.push(KeptEvidence {
+                finding,
+                path: Err(error.to_string()),
+            }),
+        }
     }
 
-    /// A bundle that is done.
+    /// A bundle that is done, or will not be.
     pub(crate) fn take(&mut self) -> Option<KeptEvidence> {
+        if let Some(missing) = self.missing.pop() {
+            return Some(missing);
+        }
         let done = self.done.1.try_recv().ok()?;
         self.is_busy = false;
+        self.begin_next();
         Some(done)
     }
 }
 
+/// The latest bundle of each service, from the names of files.
+fn kept_before(dir: &Path) -> HashMap<String, Timestamp> {
+    let mut kept = HashMap::new();
+    // Where nothing was kept, there is no directory.
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let parts = file.to_str().and_then(|file| file.strip_suffix(ENDING));
+        let Some((name, stamp)) = parts.and_then(|stem| stem.rsplit_once('-')) else {
+            continue;
+        };
+        let Some(at) = stamp_time(stamp) else {
+            continue;
+        };
+        let latest = kept.entry(name.to_owned()).or_insert(at);
+        *latest = at.max(*latest);
+    }
+    kept
+}
+
+fn stamp_time(stamp: &str) -> Option<Timestamp> {
+    let time = DateTime::strptime(STAMP, stamp).ok()?;
+    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
 /// Names of services are untrusted: only letters and digits of them go into a file name.
-fn file_name(service: &ServiceKey, now: Timestamp) -> String {
+fn name_of(service: &ServiceKey) -> String {
     let safe = |c: char| {
         if c.is_ascii_alphanumeric() || c == '.' {
             c
@@ -96,11 +168,7 @@ fn file_name(service: &ServiceKey, now: Timestamp) -> String {
     };
     let name: String = service.name.chars().take(60).map(safe).collect();
     let name = name.trim_start_matches(['.', '-']);
-    format!(
-        "{}-{name}-{}.tar.zst",
-        service.kind.word(),
-        now.strftime("%Y%m%dT%H%M%SZ")
-    )
+    format!("{}-{name}", service.kind.word())
 }
 
 fn examine(options: &EvidenceOptions, pid: u32, path: &Path) -> Result<(), String> {
@@ -125,7 +193,7 @@ fn examine(options: &EvidenceOptions, pid: u32, path: &Path) -> Result<(), Strin
 fn remove_oldest(dir: &Path) {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut bundles: Vec<(std::time::SystemTime, PathBuf)> = entries
-        .filter(|entry| entry.path().to_string_lossy().ends_with(".tar.zst"))
+        .filter(|entry| entry.path().to_string_lossy().ends_with(ENDING))
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
     bundles.sort();
@@ -138,51 +206,95 @@ fn remove_oldest(dir: &Path) {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
 
     use jiff::{SignedDuration, Timestamp};
 
-    use super::{EvidenceKeeper, EvidenceOptions, file_name};
+    use super::{EvidenceKeeper, EvidenceOptions, KeptEvidence, WAITING, name_of};
     use crate::service::{ServiceKey, ServiceKind};
+
+    fn service(name: &str) -> ServiceKey {
+        ServiceKey::new(ServiceKind::Unit, name)
+    }
+
+    /// The program writes its arguments to the bundle, which is the last of them.
+    fn options(dir: &Path) -> EvidenceOptions {
+        let program = dir.join("doctor");
+        let script = "#!/bin/sh\nfor last; do :; done\necho \"$@\" > \"$last\"\n";
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        EvidenceOptions {
+            program,
+            dir: dir.join("evidence"),
+        }
+    }
+
+    fn next(keeper: &mut EvidenceKeeper) -> KeptEvidence {
+        testkit::wait_for("a bundle", || keeper.take())
+    }
 
     #[test]
     fn a_service_gets_one_bundle_a_day() {
         let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join("doctor");
-        // Writes its arguments to the bundle, which is the last of them.
-        std::fs::write(
-            &program,
-            "#!/bin/sh\nfor last; do :; done\necho \"$@\" > \"$last\"\n",
-        )
-        .unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let mut keeper = EvidenceKeeper::new(EvidenceOptions {
-            program,
-            dir: dir.path().join("evidence"),
-        });
-        let web = ServiceKey::new(ServiceKind::Unit, "web.service");
-        let mut bundle = |at: Timestamp, finding| {
-            keeper.keep(&web, 7, finding, at);
-            if !keeper.is_busy {
-                return None;
-            }
-            Some(testkit::wait_for("a bundle", || keeper.take()))
-        };
+        let mut keeper = EvidenceKeeper::new(options(dir.path()));
+        let web = service("web.service");
         let at = Timestamp::UNIX_EPOCH;
-        let first = bundle(at, 1).unwrap();
-        let text = std::fs::read_to_string(first.path.unwrap()).unwrap();
+        keeper.keep(&web, 7, 1, at);
+        let text = std::fs::read_to_string(next(&mut keeper).path.unwrap()).unwrap();
         assert!(text.starts_with("doctor 7 --for 10s -o "), "{text}");
-        assert!(bundle(at + SignedDuration::from_hours(23), 2).is_none());
-        let next = bundle(at + SignedDuration::from_hours(25), 3).unwrap();
-        assert_eq!(next.finding, 3);
+        keeper.keep(&web, 7, 2, at + SignedDuration::from_hours(23));
+        assert!(!keeper.is_busy);
+        keeper.keep(&web, 7, 3, at + SignedDuration::from_hours(25));
+        assert_eq!(next(&mut keeper).finding, 3);
+    }
+
+    #[test]
+    fn a_second_service_waits_for_the_first_and_too_many_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keeper = EvidenceKeeper::new(options(dir.path()));
+        for n in 1..=WAITING + 2 {
+            let id = u64::try_from(n).unwrap();
+            keeper.keep(&service(&format!("s{n}")), 7, id, Timestamp::UNIX_EPOCH);
+        }
+        let refused = next(&mut keeper);
+        assert_eq!(refused.finding, WAITING as u64 + 2);
+        assert_eq!(refused.path.unwrap_err(), "8 others are waiting");
+        for n in 1..=WAITING + 1 {
+            let done = next(&mut keeper);
+            assert_eq!(done.finding, n as u64);
+            assert!(done.path.unwrap().is_file());
+        }
+        // It may try again.
+        let last = service(&format!("s{}", WAITING + 2));
+        keeper.keep(&last, 7, 99, Timestamp::UNIX_EPOCH);
+        assert_eq!(next(&mut keeper).finding, 99);
+    }
+
+    #[test]
+    fn a_bundle_of_an_earlier_start_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let at: Timestamp = "2026-11-18T09:30:00Z".parse().unwrap();
+        let web = service("web-shop.service");
+        let mut keeper = EvidenceKeeper::new(options(dir.path()));
+        keeper.keep(&web, 7, 1, at);
+        next(&mut keeper).path.unwrap();
+        let strange = dir.path().join("evidence/unit-x-yesterday.tar.zst");
+        std::fs::write(strange, "").unwrap();
+        let mut keeper = EvidenceKeeper::new(options(dir.path()));
+        keeper.keep(&web, 7, 2, at + SignedDuration::from_hours(23));
+        assert!(!keeper.is_busy, "kept by the start before");
+        keeper.keep(&service("other"), 7, 3, at);
+        assert_eq!(next(&mut keeper).finding, 3);
+        keeper.keep(&web, 7, 4, at + SignedDuration::from_hours(25));
+        assert_eq!(next(&mut keeper).finding, 4);
     }
 
     #[test]
     fn a_name_cannot_leave_the_directory() {
-        let at = Timestamp::UNIX_EPOCH;
         for name in ["../../etc/passwd", "a/b", "\n", ".hidden", "-rf"] {
-            let file = file_name(&ServiceKey::new(ServiceKind::Command, name), at);
+            let file = name_of(&ServiceKey::new(ServiceKind::Command, name));
             assert!(!file.contains('/') && !file.contains('\n'), "{file}");
-            assert!(file.starts_with("command-") && file.ends_with("-19700101T000000Z.tar.zst"));
+            assert!(file.starts_with("command-"), "{file}");
         }
     }
 }

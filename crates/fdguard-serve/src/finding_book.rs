@@ -6,12 +6,16 @@
 //! back soon is the same finding. Each time that it comes back it must stay away twice as long
 //! before it resolves.
 
+mod restored;
+
 use std::collections::HashMap;
 
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use jiff::Timestamp;
 use serde::Serialize;
+
+pub(crate) use restored::KeptFinding;
 
 use crate::service::ServiceKey;
 use crate::trace_keeper::TraceNote;
@@ -109,6 +113,9 @@ pub struct FindingRecord {
     /// Judgements of its process in a row that did not find it.
     #[serde(skip)]
     missed: u32,
+    /// Not over before then, although it was not seen since the start.
+    #[serde(skip)]
+    kept_until: f64,
     #[serde(skip)]
     notified: (Severity, u64),
 }
@@ -153,6 +160,8 @@ pub struct FindingPace {
     /// Growth that may still stop is reported only after this time: every program that starts
     /// grows.
     pub growth_after: f64,
+    /// One that was open before the start is over only after this time.
+    pub restored_for: f64,
 }
 
 impl Default for FindingPace {
@@ -161,6 +170,7 @@ impl Default for FindingPace {
             resolve_after: 120.0,
             same_within: 3600.0,
             growth_after: 600.0,
+            restored_for: 600.0,
         }
     }
 }
@@ -248,6 +258,7 @@ impl FindingBook {
             seen: now,
             resolved: 0.0,
             missed: 0,
+            kept_until: 0.0,
             notified: (finding.severity, finding.count.unwrap_or(0)),
         }
     }
@@ -399,6 +410,7 @@ impl FindingRecord {
         self.seen = now;
         self.seen_at = at;
         self.missed = 0;
+        self.kept_until = 0.0;
         self.finding = finding.clone();
         if let Some(reason) = accepted {
             self.reason = Some(reason);
@@ -452,7 +464,8 @@ impl FindingRecord {
     fn is_over(&self, now: f64, pace: FindingPace) -> bool {
         let damped = pace.resolve_after * f64::from(1_u32 << self.flaps.min(10));
         let patience = damped.min(LONGEST.max(pace.resolve_after));
-        self.state == FindingState::Open && now - self.seen > patience
+        let is_unseen = now - self.seen > patience && now > self.kept_until;
+        self.state == FindingState::Open && is_unseen
     }
 
     /// Whether nothing would be lost without it.

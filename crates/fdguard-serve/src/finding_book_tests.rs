@@ -6,7 +6,7 @@ use fdguard_core::lint::Severity;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
-use super::{FindingBook, FindingChange, FindingPace, FindingState};
+use super::{FindingBook, FindingChange, FindingPace, FindingState, KeptFinding};
 use crate::service::{ServiceKey, ServiceKind};
 
 struct Story {
@@ -252,6 +252,63 @@ fn a_suppression_of_the_file_closes_what_was_open() {
     });
     assert_eq!(story.see(&cleared), Some(FindingChange::Suppressed));
     assert_eq!(story.see(&cleared), None);
+}
+
+/// A new start with what the one before left, `away` seconds later.
+fn started_again(before: &Story, away: f64) -> Story {
+    let mut story = Story::new();
+    let at = before.at() + SignedDuration::from_secs_f64(away);
+    for record in before.book.records() {
+        let kept = KeptFinding {
+            id: record.id,
+            key: record.key.clone(),
+            state: record.state,
+            opened_at: record.opened_at,
+            told_at: record.resolved_at.unwrap_or(record.seen_at),
+            flaps: record.flaps,
+            finding: record.finding.clone(),
+        };
+        story.book.restore_finding(kept, at);
+    }
+    story
+}
+
+#[test]
+fn after_a_new_start_an_open_finding_is_the_same_and_has_time() {
+    let mut before = Story::new();
+    before.see(&leak(Severity::Critical, 100));
+    let mut story = started_again(&before, 86_400.0);
+    assert!(story.quiet(590).is_empty(), "a new watch needs time");
+    assert_eq!(story.see(&leak(Severity::Critical, 110)), None);
+    let records = story.book.records();
+    assert_eq!((records[0].id, records[0].opened_at), (1, before.at()));
+    assert_eq!(story.quiet(130), [FindingChange::Resolved]);
+    let mut unseen = started_again(&before, 1.0);
+    assert_eq!(unseen.quiet(700), [FindingChange::Resolved]);
+    let mut grown = started_again(&before, 1.0);
+    let change = grown.see(&leak(Severity::Critical, 200));
+    assert_eq!(change, Some(FindingChange::Updated));
+    // A number is never given twice.
+    let mut other = leak(Severity::Critical, 1);
+    other.rule = "limit".to_owned();
+    grown.see(&other);
+    assert_eq!(grown.book.records()[1].id, 2);
+}
+
+#[test]
+fn after_a_new_start_what_is_over_may_return_within_an_hour() {
+    let mut before = Story::new();
+    before.see(&leak(Severity::Critical, 100));
+    before.quiet(200);
+    let mut soon = started_again(&before, 1000.0);
+    let change = soon.see(&leak(Severity::Critical, 100));
+    assert_eq!(change, Some(FindingChange::Reopened));
+    assert_eq!(soon.book.records()[0].id, 1);
+    let mut late = started_again(&before, 10_000.0);
+    let change = late.see(&leak(Severity::Critical, 100));
+    assert_eq!(change, Some(FindingChange::Opened));
+    let forgotten = started_again(&before, 100_000.0);
+    assert!(forgotten.book.records().is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use fdguard_core::{Pid, Text};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,15 @@ pub struct FindingNote {
     pub class: Option<String>,
     /// The target.
     pub target: Option<String>,
+    /// The process; absent in what older versions wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<Pid>,
+    /// Its command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comm: Option<Text>,
+    /// How many descriptors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
 }
 
 /// What one tick adds.

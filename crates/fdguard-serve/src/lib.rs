@@ -8,6 +8,7 @@
 //! [`Serving`] is the program around them.
 
 pub mod budget;
+mod common_workload;
 mod count_track;
 mod delivery;
 mod engine;

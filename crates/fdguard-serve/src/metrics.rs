@@ -68,7 +68,7 @@ struct ShownService<'a> {
 
 struct MetricsPage<'a> {
     services: Vec<ShownService<'a>>,
-    findings: BTreeMap<[&'a str; 4], u64>,
+    findings: FindingCounts<'a>,
     processes: Vec<(String, std::borrow::Cow<'a, str>, &'a WatchedView)>,
     /// Services that are in the sums only.
     folded: Vec<&'a ServiceView>,
@@ -93,26 +93,8 @@ impl<'a> MetricsPage<'a> {
                 folded.push(view);
             }
         }
-        let mut findings = BTreeMap::new();
-        for record in open(&overview.findings) {
-            let key = &record.key;
-            let is_folded = folded.iter().any(|view| view.key == key.service);
-            let service = if is_folded {
-                OTHER
-            } else {
-                key.service.name.as_str()
-            };
-            let kind = if is_folded {
-                "other"
-            } else {
-                key.service.kind.word()
-            };
-            let labels = [service, kind, key.rule.as_str(), severity(record)];
-            if findings.contains_key(&labels) || room > 0 {
-                room = room.saturating_sub(usize::from(!findings.contains_key(&labels)));
-                *findings.entry(labels).or_insert(0) += 1;
-            }
-        }
+        let findings = FindingCounts::new(overview, &folded, room);
+        let room = room - findings.counts.len();
         let wanted = overview.watched.iter().filter(|one| one.has_findings);
         let wanted: Vec<&WatchedView> = wanted.collect();
         let fit = wanted.len().min(room / 3);
@@ -247,7 +229,7 @@ impl<'a> MetricsPage<'a> {
     }
 
     fn write_findings(&self, text: &mut MetricSink) {
-        let samples = self.findings.iter().map(|(labels, count)| {
+        let samples = self.findings.counts.iter().map(|(labels, count)| {
             let [service, kind, rule, severity] = labels;
             let mut sample = sample(service, kind, *count as f64);
             sample.label("rule", rule);
@@ -304,6 +286,41 @@ impl<'a> MetricsPage<'a> {
             "Processes with findings without series of their own, because of --max-series.",
             self.folded_processes,
         );
+        folded(
+            "fdguard_folded_findings",
+            "Open findings that are in no series, because of --max-series.",
+            self.findings.folded,
+        );
+    }
+}
+
+/// Open findings by service, kind, rule and severity.
+struct FindingCounts<'a> {
+    counts: BTreeMap<[&'a str; 4], u64>,
+    /// Findings that had no room.
+    folded: usize,
+}
+
+impl<'a> FindingCounts<'a> {
+    /// At most as many series as there is room.
+    fn new(overview: &'a Overview, folded_services: &[&ServiceView], room: usize) -> Self {
+        let mut counts = BTreeMap::new();
+        let mut folded = 0;
+        for record in open(&overview.findings) {
+            let service = &record.key.service;
+            let is_folded = folded_services.iter().any(|view| view.key == *service);
+            let (name, kind) = match is_folded {
+                true => (OTHER, "other"),
+                false => (service.name.as_str(), service.kind.word()),
+            };
+            let labels = [name, kind, record.key.rule.as_str(), severity(record)];
+            if counts.contains_key(&labels) || counts.len() < room {
+                *counts.entry(labels).or_insert(0) += 1;
+            } else {
+                folded += 1;
+            }
+        }
+        Self { counts, folded }
     }
 }
 

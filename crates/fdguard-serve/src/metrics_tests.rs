@@ -124,6 +124,32 @@ fn what_does_not_fit_is_folded_and_the_leak_stays() {
 }
 
 #[test]
+fn findings_without_room_are_counted() {
+    let mut overview = overview(0);
+    let web = overview.services[0].key.clone();
+    let mut book = FindingBook::new(FindingPace::default(), 0);
+    for rule in 0..50 {
+        let finding = Finding::new(&format!("r{rule}"), 7, "web".into(), Severity::Critical);
+        book.see(&web, &finding, 1.0, Timestamp::UNIX_EPOCH);
+    }
+    overview.findings = book.records().into_iter().cloned().collect();
+    let counts = |max_series| {
+        let text = render(&overview, options(max_series));
+        let value = |line: &str| -> u64 { line.rsplit(' ').next().unwrap().parse().unwrap() };
+        let lines: Vec<&str> = text.lines().collect();
+        let all = |begin: &str| -> u64 {
+            let lines = lines.iter().filter(|line| line.starts_with(begin));
+            lines.map(|line| value(line)).sum()
+        };
+        (all("fdguard_findings{"), all("fdguard_folded_findings "))
+    };
+    assert_eq!(counts(1000), (50, 0));
+    let (shown, folded) = counts(60);
+    assert!(shown > 0 && folded > 0, "{shown} {folded}");
+    assert_eq!(shown + folded, 50, "none vanishes");
+}
+
+#[test]
 fn the_page_of_open_metrics_ends_with_its_mark() {
     let text = render(
         &overview(1),

@@ -47,6 +47,8 @@ pub struct ServiceView {
     /// Its identity.
     #[serde(flatten)]
     pub key: ServiceKey,
+    /// The container and the pod that all of its processes are in; absent for other kinds.
+    pub workload: Option<Workload>,
     /// Its processes.
     pub processes: u64,
     /// How many of them are watched.

@@ -251,6 +251,9 @@ impl Reporter {
                 severity: crate::severity_word(finding.severity).to_owned(),
                 class: key.class.clone(),
                 target: key.target.clone(),
+                pid: Some(finding.pid),
+                comm: Some(finding.comm.clone()),
+                count: finding.count,
             }),
         };
         Some((key.service.clone(), event))

@@ -21,7 +21,7 @@ use crate::delivery::sender::{self, Courier, DeliveryTask};
 use crate::delivery::signature::WebhookSecret;
 use crate::engine::{Engine, EngineOptions};
 use crate::evidence::{EvidenceKeeper, EvidenceOptions};
-use crate::finding_book::{FindingBook, FindingPace};
+use crate::finding_book::{FindingBook, FindingPace, FindingState};
 use crate::fleet::FleetOptions;
 use crate::host_clock::HostClock;
 use crate::http_client::ReceiverUrl;
@@ -31,12 +31,17 @@ use crate::push;
 use crate::reporter::{Couriers, ReportPace, Reporter};
 use crate::store::{StoreFile, StoreOptions, StoreWriter};
 use crate::trace_keeper::{TraceKeeper, TraceOptions};
-use crate::web::{LoopOrder, Published, WebApi, WebServer, WebSettings, WebSources};
+use crate::web::{
+    BLOCKING_THREADS, LoopOrder, Published, WebApi, WebServer, WebSettings, WebSources,
+};
 
 /// Requests that may wait for the loop.
 const ORDERS: usize = 16;
 /// Time for the last answers and messages.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// A finding that was open before the start is over when it was not seen for this many times
+/// `resolve_after`: a new watch must first see enough to judge.
+const RESTORED: f64 = 5.0;
 
 /// What to serve.
 #[derive(Debug)]
@@ -231,7 +236,7 @@ fn start_web(
 ) -> Result<WebParts, ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(4)
+        .max_blocking_threads(BLOCKING_THREADS)
         .thread_keep_alive(Duration::from_secs(1))
         .build()
         .map_err(io("cannot start the network"))?;
@@ -287,25 +292,20 @@ impl LoopParts {
         log: &LogSink,
     ) -> Result<Self, ServeError> {
         let now = Timestamp::now();
+        let resolve_after = options.resolve_after.as_secs_f64();
         let pace = FindingPace {
-            resolve_after: options.resolve_after.as_secs_f64(),
+            resolve_after,
+            restored_for: RESTORED * resolve_after,
             ..FindingPace::default()
         };
-        let mut book = FindingBook::new(pace, 0);
-        let mut store = None;
-        if let Some(wanted) = options.history.clone() {
-            let (file, aside) = StoreFile::open(wanted, now)?;
-            if let Some(aside) = aside {
-                let event = LogEvent::new("history_set_aside").with("why", aside.why);
-                log(&event.with("file", aside.to.display().to_string()));
+        let (book, store) = match options.history.clone() {
+            None => (FindingBook::new(pace, 0), None),
+            Some(wanted) => {
+                let (file, book) = open_history(wanted, pace, now, log)?;
+                let store = StoreWriter::start(file).map_err(io("cannot start the history"))?;
+                (book, Some(store))
             }
-            let (accepted, highest) = file.accepted()?;
-            book = FindingBook::new(pace, highest);
-            for one in accepted {
-                book.restore(one);
-            }
-            store = Some(StoreWriter::start(file).map_err(io("cannot start the history"))?);
-        }
+        };
         let every = options.every.as_secs_f64();
         let first = Overview::empty(options.host.clone(), every, now);
         Ok(Self {
@@ -329,6 +329,35 @@ impl LoopParts {
             log: Arc::clone(log),
         })
     }
+}
+
+/// The history, and the findings that it has.
+fn open_history(
+    wanted: StoreOptions,
+    pace: FindingPace,
+    now: Timestamp,
+    log: &LogSink,
+) -> Result<(StoreFile, FindingBook), ServeError> {
+    let (file, aside) = StoreFile::open(wanted, now)?;
+    if let Some(aside) = aside {
+        let event = LogEvent::new("history_set_aside").with("why", aside.why);
+        log(&event.with("file", aside.to.display().to_string()));
+    }
+    let (accepted, highest) = file.accepted()?;
+    let mut book = FindingBook::new(pace, highest);
+    for one in accepted {
+        book.restore(one);
+    }
+    for one in file.findings()? {
+        book.restore_finding(one, now);
+    }
+    let records = book.records().into_iter();
+    let open = records.filter(|record| record.state == FindingState::Open);
+    let open = open.count();
+    if open > 0 {
+        log(&LogEvent::new("findings_restored").with("open", open as u64));
+    }
+    Ok((file, book))
 }
 
 /// The loop: a tick when it is due, requests in between.

@@ -10,6 +10,7 @@ use crate::service::{ServiceKey, ServiceKind};
 pub(crate) fn service(name: &str, count: u64) -> ServiceView {
     ServiceView {
         key: ServiceKey::new(ServiceKind::Unit, name),
+        workload: None,
         processes: 1,
         watched: 0,
         open_fds: Some(count),

@@ -126,11 +126,12 @@ pub(super) fn id_of(component: &[u8]) -> Option<(&[u8], String)> {
 }
 
 /// The UID in a component of kubelet: `kubepods-burstable-podUID.slice` with underscores for
-/// dashes, or `podUID` below a group `kubepods`.
+/// dashes, or `podUID` below a group `kubepods`. A reader in a pod of its own, with a cgroup
+/// namespace of its own, gets paths that begin with `/..` and lack the groups around them.
 fn pod_uid(component: &[u8], path: &[u8]) -> Option<String> {
     let first = component.split(|byte| *byte == b':').next()?;
     let stem = first.strip_suffix(b".slice").unwrap_or(first);
-    let is_kubelets = path.contains_str("kubepods");
+    let is_kubelets = path.contains_str("kubepods") || path.starts_with(b"/../");
     let uid = match stem.rsplit_once_str("-pod") {
         Some((group, uid)) if group.contains_str("kubepods") => uid,
         _ => stem.strip_prefix(b"pod").filter(|_| is_kubelets)?,
@@ -330,6 +331,50 @@ mod tests {
         ] {
             check(&path, (None, Some((runtime, ID)), Some(pod)));
         }
+    }
+
+    #[test]
+    fn pods_as_another_pod_sees_them() {
+        let systemd = POD.replace('-', "_");
+        for (path, container, pod) in [
+            // The same class of service as the reader, and another one.
+            (
+                format!("0::/../../pod{POD}/{ID}\n"),
+                Some(("?", ID)),
+                Some(POD),
+            ),
+            (
+                format!("0::/../../../burstable/pod{POD}/{ID}\n"),
+                Some(("?", ID)),
+                Some(POD),
+            ),
+            (
+                format!("0::/../../../pod{POD}/{ID}/worker\n"),
+                Some(("?", ID)),
+                Some(POD),
+            ),
+            (
+                format!(
+                    "0::/../../kubepods-besteffort-pod{systemd}.slice/cri-containerd-{ID}.scope\n"
+                ),
+                Some(("containerd", ID)),
+                Some(POD),
+            ),
+            (
+                format!("0::/../cri-containerd-{ID}.scope\n"),
+                Some(("containerd", ID)),
+                None,
+            ),
+            ("0::/../../podinfo/x\n".to_owned(), None, None),
+            (format!("0::/pod{POD}/x\n"), None, None),
+            ("0::/\n".to_owned(), None, None),
+        ] {
+            check(&path, (None, container, pod));
+        }
+        check(
+            "0::/../../../../system.slice/kubelet.service\n",
+            (Some("kubelet.service"), None, None),
+        );
     }
 
     #[test]

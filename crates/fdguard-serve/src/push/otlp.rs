@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use fdguard_core::workload::Workload;
+
 use super::protobuf::Message;
 use crate::metric_sink::MetricSeries;
 use crate::metrics;
@@ -30,12 +32,15 @@ pub(crate) fn encode(overview: &Overview, max_series: usize) -> Vec<u8> {
         let key = (label("kind"), label("service"));
         resources.entry(key).or_default().push(one);
     }
+    let workloads = workloads(overview);
     let time = u64::try_from(overview.taken_at.as_nanosecond()).unwrap_or(0);
     let mut request = Message::default();
     for ((kind, service), series) in resources {
         request.message(1, |resource_metrics| {
             resource_metrics.message(1, |resource| {
-                for (key, value) in resource_attributes(&overview.host, &kind, &service) {
+                let workload = workloads.get(&(kind.as_str(), service.as_str())).copied();
+                for (key, value) in resource_attributes(&overview.host, (&kind, &service), workload)
+                {
                     attribute(resource, 1, key, &value);
                 }
             });
@@ -53,8 +58,22 @@ pub(crate) fn encode(overview: &Overview, max_series: usize) -> Vec<u8> {
     request.finish()
 }
 
+/// The containers and pods of services, by kind and name.
+fn workloads(overview: &Overview) -> BTreeMap<(&str, &str), &Workload> {
+    let services = overview.services.iter();
+    let known = services.filter_map(|view| {
+        let key = (view.key.kind.word(), view.key.name.as_str());
+        Some((key, view.workload.as_ref()?))
+    });
+    known.collect()
+}
+
 /// What names a service for other signals.
-fn resource_attributes(host: &str, kind: &str, service: &str) -> Vec<(&'static str, String)> {
+fn resource_attributes(
+    host: &str,
+    (kind, service): (&str, &str),
+    workload: Option<&Workload>,
+) -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("host.name", host.to_owned()),
         ("os.type", "linux".to_owned()),
@@ -68,15 +87,21 @@ fn resource_attributes(host: &str, kind: &str, service: &str) -> Vec<(&'static s
     match kind {
         "container" => all.push(("container.name", service.to_owned())),
         "pod" => {
-            let (namespace, workload) = service.split_once('/').unwrap_or(("", service));
+            let (namespace, name) = service.split_once('/').unwrap_or(("", service));
             all.push(("k8s.namespace.name", namespace.to_owned()));
-            all.push(("k8s.workload.name", workload.to_owned()));
+            all.push(("k8s.workload.name", name.to_owned()));
         }
         "command" => all.push(("process.command", service.to_owned())),
         "" => return all,
         _ => {}
     }
     all.push(("fdguard.service.kind", kind.to_owned()));
+    let container = workload.and_then(|one| one.container.as_ref());
+    all.extend(container.map(|one| ("container.id", one.id.clone())));
+    let pod = workload.and_then(|one| one.pod.as_ref());
+    all.extend(pod.map(|one| ("k8s.pod.uid", one.uid.clone())));
+    let name = pod.and_then(|one| one.name.clone());
+    all.extend(name.map(|name| ("k8s.pod.name", name)));
     all
 }
 
@@ -152,5 +177,52 @@ fn unit(name: &str) -> &'static str {
         _ if name.ends_with("_per_second") => "{file_descriptor}/s",
         _ if name.contains("process_open_fds") || name.contains("fd") => "{file_descriptor}",
         _ => "1",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::workload::{ContainerName, PodName, Workload};
+
+    use super::resource_attributes;
+
+    #[test]
+    fn a_pod_has_its_name_and_uid_and_a_container_its_id() {
+        let pod = Workload {
+            pod: Some(PodName {
+                uid: "1234".to_owned(),
+                namespace: Some("shop".to_owned()),
+                name: Some("cart-0".to_owned()),
+            }),
+            ..Workload::default()
+        };
+        let attributes = |kind, service, workload| {
+            let all = resource_attributes("h", (kind, service), workload);
+            let from = all.iter().position(|(name, _)| *name == "service.name");
+            let own = all[from.unwrap() + 1..].iter();
+            let words = own.map(|(name, value)| format!("{name}={value}"));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            attributes("pod", "shop/cart", Some(&pod)),
+            "k8s.namespace.name=shop k8s.workload.name=cart fdguard.service.kind=pod \
+             k8s.pod.uid=1234 k8s.pod.name=cart-0"
+        );
+        // Several pods of one workload.
+        assert_eq!(
+            attributes("pod", "shop/cart", None),
+            "k8s.namespace.name=shop k8s.workload.name=cart fdguard.service.kind=pod"
+        );
+        let container = Workload {
+            container: Some(ContainerName {
+                id: "3f4c".to_owned(),
+                ..ContainerName::default()
+            }),
+            ..Workload::default()
+        };
+        assert_eq!(
+            attributes("container", "web", Some(&container)),
+            "container.name=web fdguard.service.kind=container container.id=3f4c"
+        );
     }
 }

@@ -255,7 +255,8 @@ impl StoreFile {
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         let values = params![at.as_millisecond(), rows, why];
         let written = self.connection.execute(
-            "INSERT OR REPLACE INTO loss (at, rows, why) VALUES (?1, ?2, ?3)",
+            "INSERT INTO loss (at, rows, why) VALUES (?1, ?2, ?3) ON CONFLICT (at) DO UPDATE
+             SET rows = rows + excluded.rows, why = why || '; ' || excluded.why",
             values,
         );
         written
@@ -320,6 +321,23 @@ impl StoreFile {
             )?;
             let highest = highest.and_then(|id| u64::try_from(id).ok()).unwrap_or(0);
             Ok((accepted, highest))
+        };
+        read().map_err(|source| sql(&self.options.path, source))
+    }
+
+    /// Hands every row of a query over.
+    pub(super) fn read_rows(
+        &self,
+        query: &str,
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        let mut read = || -> rusqlite::Result<()> {
+            let mut statement = self.connection.prepare(query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                take(row)?;
+            }
+            Ok(())
         };
         read().map_err(|source| sql(&self.options.path, source))
     }

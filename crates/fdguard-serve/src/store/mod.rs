@@ -6,6 +6,7 @@
 //! soon as there is room.
 
 mod file;
+mod kept_findings;
 mod query;
 mod writer;
 

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::file::{StoreFile, StoreOptions};
 use super::{StoreWriter, read_history, read_moment, read_services};
-use crate::finding_book::{AcceptedFinding, FindingKey};
+use crate::finding_book::{AcceptedFinding, FindingKey, FindingState};
 use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, HistorySample};
 use crate::overview::{ClassTally, TargetTally};
 use crate::service::{ServiceKey, ServiceKind};
@@ -73,6 +73,9 @@ fn opened(at: i64) -> HistoryEvent {
             severity: "critical".to_owned(),
             class: Some("pipe".to_owned()),
             target: None,
+            pid: Some(7),
+            comm: Some("web".into()),
+            count: Some(40),
         }),
     }
 }
@@ -220,6 +223,45 @@ fn what_had_no_room_is_counted_and_written_down_later() {
 }
 
 #[test]
+fn what_the_queue_had_no_room_for_is_written_down_too() {
+    const BATCHES: i64 = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    let writer = StoreWriter::start(file).unwrap();
+    // Another program writes the file: the thread waits for it, and the queue fills.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for at in 0..BATCHES {
+        writer.write(minute(at), batch(at, 1));
+    }
+    let lost = writer.health().lost_rows;
+    assert!(lost > 0, "the queue took everything");
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    drop(writer);
+    let found = &read_history(&path, "web", None).unwrap()[0];
+    let missing: u64 = found.losses.iter().map(|loss| loss.rows).sum();
+    assert!(missing >= lost, "{:?}", found.losses);
+    assert_eq!(found.samples.len() as u64 + missing, BATCHES as u64);
+    let is_named = |why: &str| why.contains("the disk does not keep up");
+    assert!(found.losses.iter().any(|loss| is_named(&loss.why)));
+}
+
+#[test]
+fn two_losses_of_one_moment_are_both_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    file.write(&batch(1, 1)).unwrap();
+    file.write_loss(minute(1), 7, "full").unwrap();
+    file.write_loss(minute(1), 0, "the clock was set").unwrap();
+    let losses = &read_history(&path, "web", None).unwrap()[0].losses;
+    assert_eq!((losses.len(), losses[0].rows), (1, 7));
+    assert_eq!(losses[0].why, "full; the clock was set");
+}
+
+#[test]
 fn a_clock_that_was_set_is_a_gap_of_the_history() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("history.db");
@@ -300,6 +342,55 @@ fn accepted_findings_survive_a_restart() {
     let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
     file.trim(minute(1)).unwrap();
     assert_eq!(file.accepted().unwrap().0, [accepted]);
+}
+
+#[test]
+fn the_last_event_of_a_finding_is_its_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    let told = |at, word: &str, id, rule: &str| {
+        let mut event = opened(at);
+        event.event = word.to_owned();
+        let note = event.finding.as_mut().unwrap();
+        (note.id, note.rule) = (id, rule.to_owned());
+        (web(), event)
+    };
+    let mut by_older = opened(9);
+    let note = by_older.finding.as_mut().unwrap();
+    (note.rule, note.pid) = ("unknown".to_owned(), None);
+    let events = vec![
+        // Open in an earlier start that nobody has closed.
+        told(1, "opened", 1, "leak"),
+        told(2, "opened", 2, "leak"),
+        told(3, "updated", 2, "leak"),
+        told(4, "resolved", 2, "leak"),
+        told(5, "reopened", 2, "leak"),
+        told(6, "opened", 3, "limit"),
+        told(7, "resolved", 3, "limit"),
+        told(8, "suppressed", 4, "growth"),
+        (web(), by_older),
+    ];
+    let batch = HistoryBatch {
+        events,
+        ..HistoryBatch::default()
+    };
+    file.write(&batch).unwrap();
+    let found = file.findings().unwrap();
+    let states: Vec<_> = found.iter().map(|one| (one.id, one.state)).collect();
+    assert_eq!(
+        states,
+        [
+            (2, FindingState::Open),
+            (3, FindingState::Resolved),
+            (4, FindingState::Suppressed)
+        ]
+    );
+    let leak = &found[0];
+    assert_eq!((leak.opened_at, leak.told_at), (minute(2), minute(5)));
+    assert_eq!((leak.flaps, leak.finding.pid), (1, 7));
+    assert_eq!(leak.finding.count, Some(40));
+    assert_eq!(leak.key, FindingKey::of(&web(), &leak.finding));
 }
 
 #[test]

@@ -27,7 +27,7 @@ enum Order {
 #[derive(Debug)]
 pub(crate) struct StoreWriter {
     orders: Option<SyncSender<Order>>,
-    health: Arc<Mutex<StoreHealth>>,
+    state: Arc<Mutex<WriterState>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -35,19 +35,20 @@ impl StoreWriter {
     /// Starts the thread.
     pub(crate) fn start(file: StoreFile) -> std::io::Result<Self> {
         let (orders, received) = sync_channel(WAITING);
-        let health = Arc::new(Mutex::new(StoreHealth {
+        let health = StoreHealth {
             enabled: true,
             bytes: file.bytes(),
             ..StoreHealth::default()
-        }));
-        let told = Arc::clone(&health);
+        };
+        let state = Arc::new(Mutex::new(WriterState { health, lost: None }));
+        let shared = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("fdguard-history".to_owned())
             .stack_size(512 << 10);
-        let thread = thread.spawn(move || Writer::new(file, told).run(&received))?;
+        let thread = thread.spawn(move || Writer::new(file, shared).run(&received))?;
         Ok(Self {
             orders: Some(orders),
-            health,
+            state,
             thread: Some(thread),
         })
     }
@@ -73,15 +74,13 @@ impl StoreWriter {
     fn send(&self, order: Order, rows: u64) {
         let Some(orders) = &self.orders else { return };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = orders.try_send(order) {
-            let mut health = lock(&self.health);
-            health.lost_rows += rows;
-            health.error = Some("the disk does not keep up".to_owned());
+            lock(&self.state).lose(rows, "the disk does not keep up");
         }
     }
 
     /// How it fares.
     pub(crate) fn health(&self) -> StoreHealth {
-        lock(&self.health).clone()
+        lock(&self.state).health.clone()
     }
 }
 
@@ -96,32 +95,70 @@ impl Drop for StoreWriter {
     }
 }
 
-fn lock(health: &Mutex<StoreHealth>) -> MutexGuard<'_, StoreHealth> {
-    health.lock().unwrap_or_else(PoisonError::into_inner)
+/// What both ends of the queue know.
+#[derive(Debug)]
+struct WriterState {
+    health: StoreHealth,
+    /// Lost since a loss was written down last.
+    lost: Option<LostRows>,
+}
+
+#[derive(Debug)]
+struct LostRows {
+    rows: u64,
+    why: String,
+}
+
+impl WriterState {
+    fn lose(&mut self, rows: u64, why: &str) {
+        self.health.lost_rows += rows;
+        self.health.error = Some(why.to_owned());
+        if rows > 0 {
+            let why = why.to_owned();
+            self.remember(LostRows { rows, why });
+        }
+    }
+
+    /// Adds to what must be written down.
+    fn remember(&mut self, more: LostRows) {
+        let Some(lost) = &mut self.lost else {
+            self.lost = Some(more);
+            return;
+        };
+        lost.rows += more.rows;
+        if !lost.why.contains(&more.why) {
+            lost.why = format!("{}; {}", lost.why, more.why);
+        }
+    }
+}
+
+fn lock(state: &Mutex<WriterState>) -> MutexGuard<'_, WriterState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Writer {
     file: StoreFile,
-    health: Arc<Mutex<StoreHealth>>,
+    state: Arc<Mutex<WriterState>>,
     trimmed: Option<Instant>,
-    /// Rows lost since the last successful write, and why.
-    lost: Option<(u64, String)>,
 }
 
 impl Writer {
-    fn new(file: StoreFile, health: Arc<Mutex<StoreHealth>>) -> Self {
+    fn new(file: StoreFile, state: Arc<Mutex<WriterState>>) -> Self {
         Self {
             file,
-            health,
+            state,
             trimmed: None,
-            lost: None,
         }
     }
 
     fn run(mut self, orders: &Receiver<Order>) {
+        let mut last = None;
         while let Ok(order) = orders.recv() {
             match order {
-                Order::Write(at, batch) => self.write(at, &batch),
+                Order::Write(at, batch) => {
+                    self.write(at, &batch);
+                    last = Some(at);
+                }
                 Order::Accept(accepted) => {
                     let accepted = self.file.accept(&accepted);
                     self.note(1, accepted);
@@ -131,6 +168,10 @@ impl Writer {
                     self.note(1, written);
                 }
             }
+        }
+        // What was lost after the last batch has no other that could take it along.
+        if let Some(at) = last {
+            self.write_lost(at);
         }
     }
 
@@ -148,26 +189,28 @@ impl Writer {
         }
         let is_written = written.is_ok();
         self.note(batch.rows(), written);
-        if let Some((rows, why)) = self.lost.take_if(|_| is_written)
-            && self.file.write_loss(at, rows, &why).is_err()
-        {
-            self.lost = Some((rows, why));
+        if is_written {
+            self.write_lost(at);
+        }
+    }
+
+    /// Writes down what was lost, by the file or before it came here.
+    fn write_lost(&mut self, at: Timestamp) {
+        let Some(lost) = lock(&self.state).lost.take() else {
+            return;
+        };
+        if self.file.write_loss(at, lost.rows, &lost.why).is_err() {
+            lock(&self.state).remember(lost);
         }
     }
 
     fn note(&mut self, rows: u64, result: Result<(), super::StoreError>) {
         let bytes = self.file.bytes();
-        let mut health = lock(&self.health);
-        health.bytes = bytes;
+        let mut state = lock(&self.state);
+        state.health.bytes = bytes;
         match result {
-            Ok(()) => health.error = None,
-            Err(error) => {
-                let why = error.to_string();
-                health.lost_rows += rows;
-                health.error = Some(why.clone());
-                let before = self.lost.as_ref().map_or(0, |(rows, _)| *rows);
-                self.lost = Some((before + rows, why));
-            }
+            Ok(()) => state.health.error = None,
+            Err(error) => state.lose(rows, &error.to_string()),
         }
     }
 }

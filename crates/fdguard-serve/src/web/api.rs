@@ -30,6 +30,11 @@ use crate::overview::Overview;
 const BEHIND: usize = 64;
 /// Snapshots and histories at a time.
 const DEAR: usize = 2;
+/// Questions to the server of the fleet at a time. They have places of their own: a server that
+/// hangs must not keep anybody from a snapshot of this host.
+const FLEET: usize = 2;
+/// Threads for both, and two more for the names of receivers.
+pub(crate) const BLOCKING_THREADS: usize = DEAR + FLEET + 2;
 /// The longest reason of a suppression.
 const LONGEST_REASON: usize = 500;
 /// Access rights and limits.
@@ -168,6 +173,7 @@ pub(crate) struct WebApi {
     pub(crate) sources: WebSources,
     pub(crate) closing: CancellationToken,
     dear: Semaphore,
+    fleet: Semaphore,
 }
 
 pub(super) type Api = State<Arc<WebApi>>;
@@ -186,6 +192,7 @@ impl WebApi {
             sources,
             closing: CancellationToken::new(),
             dear: Semaphore::new(DEAR),
+            fleet: Semaphore::new(FLEET),
         })
     }
 
@@ -213,24 +220,39 @@ impl WebApi {
         &self,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let busy = |_| {
-            Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "closing",
-                "fdguard is stopping",
-            )
-        };
-        let _permit = self.dear.acquire().await.map_err(busy)?;
-        let done = tokio::task::spawn_blocking(work).await;
-        done.unwrap_or_else(|_| {
-            let detail = "the request failed unexpectedly";
-            Err(Problem::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "failed",
-                detail,
-            ))
-        })
+        blocking(&self.dear, work).await
     }
+
+    /// A question to the server of the fleet, a bounded number at a time.
+    pub(super) async fn ask_fleet<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        blocking(&self.fleet, work).await
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    places: &Semaphore,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let closing = |_| {
+        Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "closing",
+            "fdguard is stopping",
+        )
+    };
+    let _permit = places.acquire().await.map_err(closing)?;
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| {
+        let detail = "the request failed unexpectedly";
+        Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "failed",
+            detail,
+        ))
+    })
 }
 
 async fn health(State(api): Api) -> Response {

@@ -270,7 +270,7 @@ pub(super) async fn fleet(State(api): Api, headers: HeaderMap) -> Result<Respons
         return Err(Problem::new(StatusCode::NOT_FOUND, "no-fleet", detail));
     };
     let top = api
-        .dear(move || {
+        .ask_fleet(move || {
             let top = Fleet::new(options).and_then(|it| it.top(FleetOrder::TimeLeft, FLEET_ROWS));
             top.map_err(|error| {
                 Problem::new(

@@ -10,6 +10,6 @@ mod tls;
 mod viewed;
 
 pub use api::WebSettings;
-pub(crate) use api::{LoopOrder, Published, SuppressOrder, WebApi, WebSources};
+pub(crate) use api::{BLOCKING_THREADS, LoopOrder, Published, SuppressOrder, WebApi, WebSources};
 pub(crate) use server::WebServer;
 pub use tls::read_tls;

@@ -155,6 +155,7 @@ impl FindingQuery {
 mod tests {
     use std::time::Duration;
 
+    use fdguard_core::judge::Verdict;
     use jiff::Timestamp;
 
     use super::{OverviewQuery, ServiceQuery};
@@ -170,6 +171,10 @@ mod tests {
         }];
         let mut found = service("found", 1);
         found.findings = vec![1];
+        found.growth_per_second = Some(0.5);
+        dying.growth_per_second = Some(2.0);
+        found.verdict = Verdict::Leaking;
+        dying.verdict = Verdict::Growing;
         overview.services = vec![service("full", 990), service("calm", 5), found, dying];
         let query = OverviewQuery {
             sort: sort.map(str::to_owned),
@@ -209,6 +214,14 @@ mod tests {
         assert_eq!(names(None, None, None), ["dying", "found", "full", "calm"]);
         assert_eq!(names(Some("usage"), None, Some(2)), ["full", "dying"]);
         assert_eq!(names(Some("name"), Some("F"), None), ["found", "full"]);
+        for (order, first) in [
+            ("time-left", ["dying", "found"]),
+            ("growth", ["dying", "found"]),
+            ("verdict", ["found", "dying"]),
+            ("count", ["full", "dying"]),
+        ] {
+            assert_eq!(names(Some(order), None, Some(2)), first, "{order}");
+        }
         let query = OverviewQuery {
             sort: Some("luck".to_owned()),
             ..OverviewQuery::default()

@@ -39,6 +39,26 @@ async function picture(page, name) {
 const serviceHash = "#/service/command/" + own;
 const rowOf = (page, name) => page.locator("tbody tr", { has: page.getByRole("link", { name, exact: true }) });
 
+/** Whether the first rows are in this order, the leak among the first. Runs in the page. */
+function isOrdered([order, column]) {
+  const cells = [...document.querySelectorAll(`tbody tr td:nth-child(${column})`)].slice(0, 10);
+  const texts = cells.map((cell) => cell.textContent);
+  const verdicts = ["leaking", "growing", "bounded", "stable", "unknown"];
+  const seconds = { s: 1, min: 60, h: 3600, d: 86400 };
+  const duration = ([number, unit]) => Number(number) * seconds[unit];
+  const rank = {
+    "growth": (text) => -parseFloat(text) || 0,
+    "verdict": (text) => verdicts.indexOf(text),
+    "time-left": (text) => (text ? duration(text.split(" ")) : Infinity),
+  }[order];
+  const first = { "growth": (text) => parseFloat(text) > 0, "verdict": (text) => text === "leaking",
+    "time-left": (text) => text !== "" }[order];
+  const isSorted = (text, at) => at === 0 || rank(texts[at - 1]) <= rank(text);
+  return texts.length > 1 && first(texts[0]) && texts.every(isSorted);
+}
+
+const isNarrow = (page) => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+
 test("a token is needed, and a wrong one is refused", options, async () => {
   const page = await openPage(server.url);
   await page.getByRole("heading", { name: "Sign in" }).waitFor();
@@ -73,6 +93,10 @@ test("the overview searches, sorts and updates itself", options, async () => {
     return numbers.length > 1 && numbers.every((it, at) => at === 0 || numbers[at - 1] >= it);
   });
   assert.ok(await counts.count() > 1);
+  for (const [order, column] of [["growth", 5], ["verdict", 6], ["time-left", 7]]) {
+    await page.getByLabel("Order").selectOption(order);
+    await page.waitForFunction(isOrdered, [order, column]);
+  }
   await page.getByLabel("Show").selectOption("watched processes");
   await page.getByRole("region", { name: "Watched processes" }).getByRole("link", { name: own })
     .first().waitFor();
@@ -227,6 +251,29 @@ test("two thousand processes do not stutter, and a phone is wide enough", option
   await page.context().close();
 });
 
+test("a service and the findings fit a phone", options, async () => {
+  const phone = { hash: serviceHash, viewport: { width: 375, height: 700 } };
+  const page = await openPage(server.url, phone);
+  await signIn(page);
+  await page.getByRole("heading", { name: "command " + own }).waitFor();
+  await page.locator(".chart canvas").first().waitFor();
+  await page.getByRole("button", { name: /^Snapshot of/ }).first().click();
+  await page.locator("#snapshot").getByText("/dev/null").first().waitFor();
+  await page.getByRole("button", { name: "Targets at moment B" }).click();
+  await page.locator("#moment-targets").getByText("/dev/null").first().waitFor();
+  assert.ok(await isNarrow(page), "the service scrolls sideways");
+  await audit(page);
+  await picture(page, "phone-service");
+  await page.keyboard.press("f");
+  await page.getByRole("heading", { name: "Findings", exact: true }).waitFor();
+  await page.getByLabel("State").selectOption("all");
+  await page.locator("article", { hasText: own }).first().waitFor();
+  assert.ok(await isNarrow(page), "the findings scroll sideways");
+  await audit(page);
+  await picture(page, "phone-findings");
+  await page.context().close();
+});
+
 test("the fleet is shown with links into each host", options, async () => {
   const engine = await metricEngine([
     { instance: "alpha.example:9187", kind: "unit", service: "web.service" },
@@ -243,9 +290,18 @@ test("the fleet is shown with links into each host", options, async () => {
   const row = page.locator("tbody tr", { has: link });
   await row.getByText("alpha.example:9187").waitFor();
   await row.getByText("leaking").waitFor();
-  await page.getByRole("link", { name: HOSTILE }).waitFor();
+  // A name that is no address leads nowhere, least of all to the service of this host.
+  const other = page.locator("tbody tr", { hasText: "beta" });
+  await other.getByText(HOSTILE).waitFor();
+  assert.equal(await other.getByRole("link").count(), 0);
   assert.equal(await page.locator("main img").count(), 0);
   await page.getByText("2 hosts report").waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.locator('tr[aria-selected="true"]', { hasText: "beta" }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Fleet" }).waitFor();
+  assert.match(page.url(), /#\/fleet$/);
   await audit(page);
   await picture(page, "fleet");
   // Without it the page says so, and what was shown before is not taken for news.

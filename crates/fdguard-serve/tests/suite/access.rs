@@ -65,6 +65,24 @@ fn metrics_can_be_public_and_speak_open_metrics() {
     assert!(head.contains("text/plain; version=0.0.4"), "{head}");
     assert!(text.contains("\nfdguard_serve_ticks_total "), "{text}");
     assert!(!text.contains("# EOF"));
+    // What Prometheus asks for.
+    let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+    let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+    let host = server.address;
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    );
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let (status, head, text) = super::harness::answer(&mut stream);
+    assert_eq!(status, 200);
+    let kind = "content-type: application/openmetrics-text; version=1.0.0";
+    assert!(head.contains(kind), "{head}");
+    assert!(
+        text.contains("\n# TYPE fdguard_serve_ticks counter\n"),
+        "{text}"
+    );
+    assert!(text.contains("\nfdguard_serve_ticks_total "), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
 }
 
 #[test]

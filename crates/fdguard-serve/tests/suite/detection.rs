@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::Victim;
+use testkit::{Victim, VictimLaunch};
 
 use super::harness::{Server, command, finding, leaker, watched};
 
@@ -136,6 +136,50 @@ fn a_restart_continues_the_series_and_is_told() {
     let line = line.expect("a line of the log");
     assert!(line.contains("deploy=false"), "{line}");
     second.finish();
+}
+
+#[test]
+fn a_program_that_was_replaced_between_two_runs_is_a_deploy() {
+    let server = Server::start();
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join(command());
+    // By `cp`: a file that this process has open for writing cannot be executed.
+    let deploy = || {
+        let next = dir.path().join("next");
+        let from = testkit::victim_path("leaker");
+        let copied = std::process::Command::new("cp")
+            .arg(from)
+            .arg(&next)
+            .status();
+        assert!(copied.unwrap().success());
+        std::fs::rename(next, &program).unwrap();
+        VictimLaunch::program(&program).start()
+    };
+    let first = deploy();
+    server.wait("the service", |overview| service(overview, &command()));
+    server.ticks(5);
+    first.finish();
+    let second = deploy();
+    server.wait("the restart", |overview| {
+        service(overview, &command()).filter(|view| view["restarts"] == 1)
+    });
+    let restarted = |server: &Server| {
+        let event = format!("event=service_restarted service={} ", command());
+        server.log().into_iter().find(|line| line.contains(&event))
+    };
+    let line = restarted(&server).expect("a line of the log");
+    assert!(line.contains("deploy=true"), "{line}");
+    second.finish();
+    let state = server.stop();
+    let history = fdguard_serve::read_history(&state.path().join("history.db"), &command(), None);
+    let history = history.unwrap().remove(0);
+    let mut events = history.events.iter();
+    let restart = events.find(|event| event.event == "restarted").unwrap();
+    assert_eq!(restart.deploy, Some(true));
+    assert!(
+        restart.text.ends_with("the program was replaced"),
+        "{restart:?}"
+    );
 }
 
 fn service(overview: &Value, name: &str) -> Option<Value> {

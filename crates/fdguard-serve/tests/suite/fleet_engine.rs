@@ -80,7 +80,7 @@ impl Drop for MetricEngine {
 }
 
 /// An address that was free a moment ago.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

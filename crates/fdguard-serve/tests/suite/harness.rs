@@ -29,8 +29,13 @@ pub(crate) fn command() -> String {
 
 /// A victim that leaks on request, under that name.
 pub(crate) fn leaker() -> VictimLaunch {
+    leaker_named(&command())
+}
+
+/// The same under another name.
+pub(crate) fn leaker_named(name: &str) -> VictimLaunch {
     let dir = std::env::temp_dir().join(format!("fdguard-serve-{}", std::process::id()));
-    let path = dir.join(command());
+    let path = dir.join(name);
     if !path.exists() {
         std::fs::create_dir_all(&dir).unwrap();
         std::os::unix::fs::symlink(testkit::victim_path("leaker"), &path).unwrap();

@@ -1,9 +1,11 @@
 //! One file per promise.
 
 mod access;
+mod alertmanager;
 mod detection;
 mod fleet;
 mod fleet_engine;
+mod fleet_hung;
 mod full_disk;
 mod harness;
 mod history;
@@ -11,3 +13,4 @@ mod hostile;
 mod messages;
 mod packaging;
 mod push;
+mod restart;

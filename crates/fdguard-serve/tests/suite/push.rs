@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fdguard_serve::ReceiverUrl;
 use serde_json::Value;
+use testkit::{TestCgroup, Victim};
 
 use super::harness::{Server, command, leaker};
 
@@ -103,6 +104,45 @@ fn otlp_has_the_names_of_the_semantic_conventions() {
         (&"sum".into(), &true.into())
     );
     victim.finish();
+    drop(server);
+}
+
+#[test]
+fn otlp_has_the_id_of_a_container() {
+    let Some(python) = testkit::software("venv/bin/python") else {
+        return;
+    };
+    // Its first twelve digits are the name of the service.
+    let id = format!("{:012x}{:052x}", std::process::id(), 0);
+    let group = TestCgroup::create(&format!("docker/{id}")).filter(|_| testkit::is_root());
+    let Some(group) = group else {
+        return testkit::skip("needs root and a cgroup that can be created");
+    };
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1/metrics", socket.local_addr().unwrap());
+    let victims = [leaker().start(), leaker().start()];
+    for victim in &victims {
+        group.add(victim.pid());
+    }
+    let server = Server::with(|options| {
+        options.push.otlp = Some(ReceiverUrl::parse(&url).unwrap());
+        options.push.every = Duration::from_millis(100);
+    });
+    let (sender, received) = channel();
+    std::thread::spawn(move || while sender.send(receive(&socket)).is_ok() {});
+    let resource = testkit::wait_for("the container", || {
+        let (_, body) = received.recv().unwrap();
+        let points = decode(&python, &body).into_iter();
+        let mut resources = points.map(|point| point["resource"].clone());
+        resources.find(|resource| resource["container.id"] == id.as_str())
+    });
+    assert_eq!(resource["fdguard.service.kind"], "container");
+    assert_eq!(
+        resource["container.name"],
+        id[..12],
+        "no runtime knows its name"
+    );
+    victims.into_iter().for_each(Victim::finish);
     drop(server);
 }
 

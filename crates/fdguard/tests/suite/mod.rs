@@ -28,6 +28,7 @@ mod check_sqlite;
 mod combinations;
 mod completion;
 mod contract;
+mod deployment;
 mod diagnosis;
 mod difference;
 mod doctor;
@@ -36,6 +37,7 @@ mod doctor_servers;
 mod drill;
 mod explain;
 mod failure;
+mod fleet;
 mod help;
 mod host;
 mod host_canary;
@@ -85,6 +87,8 @@ mod running;
 mod sanitizer;
 mod select;
 mod serve;
+mod serve_alone;
+mod serve_state;
 mod situation;
 mod situation_answer;
 mod situation_end;
@@ -131,6 +135,7 @@ mod watching;
 mod why;
 mod why_native;
 mod why_node;
+mod workloads;
 
 /// The built command.
 pub(crate) fn fdguard() -> Command {

@@ -13,25 +13,24 @@ use testkit::NOBODY;
 use super::{AsNobody, CommandOutput, fdguard, run};
 
 /// A running server without a token.
-struct ServeProcess {
-    child: Child,
+pub(super) struct ServeProcess {
+    pub(super) child: Child,
     address: String,
-    state: TempDir,
+    pub(super) state: TempDir,
 }
 
-fn serve(state: &Path) -> Command {
+pub(super) fn serve(state: &Path) -> Command {
     with_arguments(fdguard(), state)
 }
 
 fn with_arguments(mut command: Command, state: &Path) -> Command {
+    command.arg("serve").arg("--no-evidence");
+    with_pace(command, state)
+}
+
+pub(super) fn with_pace(mut command: Command, state: &Path) -> Command {
     command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--no-token",
-            "--no-evidence",
-        ])
+        .args(["--listen", "127.0.0.1:0", "--no-token"])
         .args([
             "--every",
             "100ms",
@@ -46,16 +45,16 @@ fn with_arguments(mut command: Command, state: &Path) -> Command {
 }
 
 impl ServeProcess {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         Self::of(tempfile::tempdir().unwrap(), &[])
     }
 
-    fn of(state: TempDir, more: &[&str]) -> Self {
+    pub(super) fn of(state: TempDir, more: &[&str]) -> Self {
         let command = serve(state.path());
         Self::launch(state, command, more)
     }
 
-    fn launch(state: TempDir, mut command: Command, more: &[&str]) -> Self {
+    pub(super) fn launch(state: TempDir, mut command: Command, more: &[&str]) -> Self {
         let mut child = command
             .args(more)
             .stdout(Stdio::piped())
@@ -89,16 +88,35 @@ impl ServeProcess {
         (status, answer[end + 4..].to_vec())
     }
 
-    fn overview(&self) -> Value {
+    /// A stream of server-sent events.
+    pub(super) fn events(&self) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let host = &self.address;
+        write!(
+            stream,
+            "GET /api/v1/events HTTP/1.1\r\nHost: {host}\r\n\r\n"
+        )
+        .unwrap();
+        BufReader::new(stream)
+    }
+
+    pub(super) fn overview(&self) -> Value {
         serde_json::from_slice(&self.get("/api/v1/overview").1).unwrap()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// After it was killed; its directory.
+    pub(super) fn reap(mut self) -> TempDir {
+        self.child.wait().unwrap();
+        let empty = tempfile::tempdir().unwrap();
+        std::mem::replace(&mut self.state, empty)
+    }
+
     /// Asks it to end; its directory, and what it wrote to the log.
-    fn stop(mut self) -> (TempDir, String) {
+    pub(super) fn stop(mut self) -> (TempDir, String) {
         self.signal(Signal::TERM);
         let mut log = String::new();
         let mut stderr = self.child.stderr.take().unwrap();
@@ -116,7 +134,7 @@ impl Drop for ServeProcess {
     }
 }
 
-fn refused(mut command: Command) -> CommandOutput {
+pub(super) fn refused(mut command: Command) -> CommandOutput {
     let output = CommandOutput::of(command.output().unwrap());
     assert_eq!(output.text(), "", "nothing on stdout");
     output
@@ -169,19 +187,6 @@ fn a_server_leaves_a_history_that_is_read_without_it() {
 }
 
 #[test]
-fn a_killed_server_loses_nothing_that_was_written() {
-    let served = ServeProcess::start();
-    testkit::wait_until("samples", || {
-        served.overview()["own"]["ticks"].as_u64() > Some(10)
-    });
-    served.signal(Signal::KILL);
-    let state = served.state.path().to_owned();
-    let listed = run(["history", "--state", state.to_str().unwrap()]);
-    assert_eq!(listed.code, 0, "{}", listed.stderr);
-    assert!(listed.text().lines().count() > 0);
-}
-
-#[test]
 fn an_address_in_use_is_refused_before_anything_else() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -192,34 +197,6 @@ fn an_address_in_use_is_refused_before_anything_else() {
     let output = refused(command);
     assert_eq!(output.code, 2, "{}", output.stderr);
     assert!(output.stderr.contains(&address), "{}", output.stderr);
-}
-
-#[test]
-fn a_state_directory_in_use_is_refused_and_its_holder_named() {
-    let served = ServeProcess::start();
-    let output = refused(serve(served.state.path()));
-    assert_eq!(output.code, 3, "{}", output.stderr);
-    let holder = format!("another fdguard serve uses it (pid {})", served.child.id());
-    assert!(output.stderr.contains(&holder), "{}", output.stderr);
-}
-
-#[test]
-fn a_damaged_history_is_set_aside() {
-    let state = tempfile::tempdir().unwrap();
-    std::fs::write(state.path().join("history.db"), vec![7; 8192]).unwrap();
-    let served = ServeProcess::of(state, &[]);
-    let (state, log) = served.stop();
-    assert!(log.contains("event=history_set_aside"), "{log}");
-    let names = std::fs::read_dir(state.path()).unwrap();
-    let names: Vec<String> = names
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    assert!(
-        names
-            .iter()
-            .any(|name| name.starts_with("history.db.damaged")),
-        "{names:?}"
-    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use testkit::{have, is_root, skip};
+use testkit::{TestCgroup, have, is_root, skip};
 
 use super::attaching::{Attaching, Runner, is_left, runner};
 use super::profile;
@@ -96,41 +96,10 @@ fn protection_keeps_a_closed_number_closed_and_is_given_back() {
     runner.end();
 }
 
-/// A cgroup with the name of a unit, as systemd makes them. Drop removes it.
-struct UnitGroup(std::path::PathBuf);
-
-impl UnitGroup {
-    fn create(unit: &str) -> Option<Self> {
-        let roots = [
-            "/sys/fs/cgroup/systemd",
-            "/sys/fs/cgroup/unified",
-            "/sys/fs/cgroup",
-        ];
-        let groups = roots.iter().map(|root| Path::new(root).join(unit));
-        let made = groups.into_iter().find(|group| {
-            group
-                .parent()
-                .is_some_and(|root| root.join("cgroup.procs").exists())
-                && std::fs::create_dir(group).is_ok()
-        });
-        made.map(Self)
-    }
-
-    fn add(&self, pid: u32) {
-        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
-    }
-}
-
-impl Drop for UnitGroup {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir(&self.0));
-    }
-}
-
 #[test]
 fn the_processes_of_a_unit_are_attached_to() {
     let unit = format!("fdguard-test-{}.service", std::process::id());
-    let group = UnitGroup::create(&unit).filter(|_| is_root());
+    let group = TestCgroup::create(&unit).filter(|_| is_root());
     let Some(group) = group else {
         return skip("needs root and a cgroup that can be created");
     };

@@ -1,6 +1,6 @@
 // The services of all hosts that are nearest to a limit, from a Prometheus-compatible server.
 
-import { duration, el, known, percent, perMinute } from "./dom.js";
+import { duration, el, known, percent, perMinute, serviceLink } from "./dom.js";
 import { rowWindow } from "./rows.js";
 import { load } from "./session.js";
 
@@ -15,11 +15,10 @@ const COLUMNS = [
   ["Time left", "n", (one) => text(duration(one.seconds_to_limit))],
 ];
 
-/** The page of another host, if its name is an address; otherwise this page. */
+/** The service on the page of its host, if the host's name is an address. */
 function hostLink(one) {
-  const path = "#/service/" + encodeURIComponent(one.kind) + "/" + encodeURIComponent(one.service);
   const isAddress = /^[A-Za-z0-9.-]+:[0-9]+$/.test(one.host);
-  return isAddress ? location.protocol + "//" + one.host + "/" + path : path;
+  return isAddress ? location.protocol + "//" + one.host + "/" + serviceLink({ kind: one.kind, name: one.service }) : null;
 }
 
 export function fleetView() {

@@ -6,7 +6,7 @@ const HEIGHT = 34;
 /** Rows beyond the visible ones, above and below. */
 const MARGIN = 8;
 
-/** `columns`: [title, class, cell(item)]; the first cell links to `href(item)`. */
+/** `columns`: [title, class, cell(item)]; the first cell links to `href(item)`, if that is one. */
 export function rowWindow(label, columns, href) {
   let items = [];
   let selected = -1;
@@ -21,7 +21,8 @@ export function rowWindow(label, columns, href) {
   function row(item, at) {
     const cells = columns.map(([, style, cell], column) => {
       const { text, mark } = cell(item);
-      const inner = column === 0 ? el("a", { href: href(item), tabindex: "-1" }, text) : text;
+      const link = column === 0 ? href(item) : null;
+      const inner = link ? el("a", { href: link, tabindex: "-1" }, text) : text;
       return el("td", { class: [style, mark].filter(Boolean).join(" ") || null,
         title: column === 0 ? text : null }, inner);
     });
@@ -60,6 +61,8 @@ export function rowWindow(label, columns, href) {
     render(true);
   }
 
+  const follow = (link) => { if (link) location.href = link; };
+
   return {
     element,
     set(list) {
@@ -70,7 +73,7 @@ export function rowWindow(label, columns, href) {
     key(key) {
       if (key === "j" || key === "ArrowDown") select(selected + 1);
       else if (key === "k" || key === "ArrowUp") select(selected - 1);
-      else if (key === "Enter" && items[selected]) location.href = href(items[selected]);
+      else if (key === "Enter" && items[selected]) follow(href(items[selected]));
       else return false;
       return true;
     },

@@ -1,0 +1,207 @@
+//! `fdguard fleet check` for cron and CI: what it exits with, over a server that answers as
+//! Prometheus does.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use serde_json::{Value, json};
+
+use super::{CommandOutput, run};
+
+/// What the server knows.
+#[derive(Clone, Default)]
+struct StubFleet {
+    /// Hosts that report now.
+    now: &'static [&'static str],
+    /// Hosts that reported within the last hour.
+    before: &'static [&'static str],
+    /// Whether a warning about web on the first host is open.
+    has_finding: bool,
+    /// Whether db on that host is full and runs out in two minutes.
+    is_full: bool,
+    /// What it says about its own answers.
+    warnings: &'static [&'static str],
+}
+
+impl StubFleet {
+    /// Serves until the test ends; its address.
+    fn serve(self) -> String {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", socket.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in socket.incoming().flatten() {
+                self.answer(stream);
+            }
+        });
+        url
+    }
+
+    fn answer(&self, mut stream: TcpStream) {
+        let query = query_of(&stream);
+        let data = json!({"resultType": "vector", "result": self.samples(&query)});
+        let body = json!({"status": "success", "data": data, "warnings": self.warnings});
+        let body = body.to_string();
+        let length = body.len();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        drop(stream.write_all(format!("{head}{body}").as_bytes()));
+    }
+
+    fn samples(&self, query: &str) -> Vec<Value> {
+        let sample = |metric: Value, value: &str| json!({"metric": metric, "value": [0, value]});
+        let hosts = |names: &[&str]| {
+            let names = names.iter();
+            names
+                .map(|name| sample(json!({"instance": name}), "1"))
+                .collect()
+        };
+        let about = |service: &str, more: (&str, &str), value: &str| {
+            let host = self.now[0];
+            let mut metric = json!({"instance": host, "kind": "unit", "service": service});
+            metric[more.0] = json!(more.1);
+            metric["rule"] = json!("leak");
+            vec![sample(metric, value)]
+        };
+        let is_about = |metric: &str| query.contains(metric);
+        if is_about("last_over_time") {
+            hosts(self.before)
+        } else if is_about("fdguard_visible_processes") {
+            hosts(self.now)
+        } else if is_about("fdguard_findings") && is_about("warning") && self.has_finding {
+            about("web", ("severity", "warning"), "2")
+        } else if is_about("fdguard_fd_usage_ratio") && self.is_full {
+            about("db", ("limit", "soft-limit"), "0.97")
+        } else if is_about("fdguard_seconds_to_limit") && self.is_full {
+            about("db", ("limit", "soft-limit"), "120")
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// The body of a request.
+fn query_of(stream: &TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    drop(reader.read_exact(&mut body));
+    String::from_utf8(body).unwrap()
+}
+
+fn check(fleet: &StubFleet, more: &[&str]) -> CommandOutput {
+    let url = fleet.clone().serve();
+    run([&["fleet", "--from", &url, "check"], more].concat())
+}
+
+const ONE: StubFleet = StubFleet {
+    now: &["a:9187"],
+    before: &["a:9187"],
+    has_finding: false,
+    is_full: false,
+    warnings: &[],
+};
+
+#[test]
+fn a_fleet_without_problems_is_0() {
+    let output = check(&ONE, &[]);
+    assert_eq!((output.code, output.text()), (0, "0 problems on 1 hosts\n"));
+    let limits = ["--max-usage", "90%", "--min-time-left", "1h"];
+    assert_eq!(check(&ONE, &limits).code, 0);
+}
+
+#[test]
+fn a_finding_of_the_severity_is_1() {
+    let fleet = StubFleet {
+        has_finding: true,
+        ..ONE
+    };
+    let output = check(&fleet, &[]);
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    assert_eq!(
+        output.text(),
+        "a:9187  unit web  warning leak: 2 open\n1 problems on 1 hosts\n"
+    );
+    let document = check(&fleet, &["--json"]);
+    assert_eq!(document.code, 1);
+    let document = document.json();
+    assert_eq!(document["schema"], "fdguard.fleet.check/1");
+    assert_eq!(document["problems"][0]["service"], "web");
+    assert_eq!(check(&fleet, &["--fail-on", "critical"]).code, 0);
+}
+
+#[test]
+fn a_service_past_a_limit_that_was_given_is_1() {
+    let fleet = StubFleet {
+        is_full: true,
+        ..ONE
+    };
+    assert_eq!(check(&fleet, &[]).code, 0, "no limit was given");
+    let full = check(&fleet, &["--max-usage", "90%"]);
+    assert_eq!(full.code, 1);
+    assert!(full.text().contains("unit db  97.0 % of its limit is used"));
+    let soon = check(&fleet, &["--min-time-left", "1h"]);
+    assert_eq!(soon.code, 1);
+    assert!(soon.text().contains(" to soft-limit\n"), "{}", soon.text());
+}
+
+#[test]
+fn a_host_that_is_silent_is_3_unless_that_is_allowed_and_hides_no_problem() {
+    let silent = StubFleet {
+        before: &["a:9187", "b:9187"],
+        ..ONE
+    };
+    let output = check(&silent, &[]);
+    assert_eq!(output.code, 3, "{}", output.text());
+    assert!(
+        output.text().contains("gap: 1 hosts: b:9187: "),
+        "{}",
+        output.text()
+    );
+    let allowed = check(&silent, &["--allow-missing"]);
+    assert_eq!(allowed.code, 0);
+    assert!(
+        allowed.text().contains("gap: 1 hosts: b:9187: "),
+        "said all the same"
+    );
+    let both = StubFleet {
+        has_finding: true,
+        ..silent
+    };
+    assert_eq!(check(&both, &[]).code, 1);
+    assert_eq!(check(&both, &["--allow-missing"]).code, 1);
+}
+
+#[test]
+fn an_answer_that_is_not_complete_is_3() {
+    let partial = StubFleet {
+        warnings: &["one store is down"],
+        ..ONE
+    };
+    let output = check(&partial, &[]);
+    assert_eq!(output.code, 3);
+    assert!(
+        output.text().contains("one store is down"),
+        "{}",
+        output.text()
+    );
+    assert_eq!(check(&partial, &["--allow-missing"]).code, 0);
+}
+
+#[test]
+fn a_server_without_hosts_is_3_and_no_result() {
+    let output = check(&StubFleet::default(), &["--allow-missing"]);
+    assert_eq!((output.code, output.text()), (3, ""));
+    assert!(
+        output.stderr.contains("has no metrics of fdguard serve"),
+        "{}",
+        output.stderr
+    );
+}
