@@ -343,10 +343,7 @@ impl EventPump {
         if self.unread_processes > 0 {
             let most = self.source.most_processes();
             gaps.push(Gap::new(
-                format!(
-                    "hazards in {}",
-                    counted(self.unread_processes as u64, "process")
-                ),
+                format!("hazards in {}", counted(self.unread_processes, "process")),
                 format!("more than {most} traced processes run at the same time"),
                 "trace fewer processes at once",
             ));

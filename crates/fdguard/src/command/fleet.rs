@@ -78,7 +78,7 @@ fn top(args: &FleetArgs, fleet: &Fleet) -> anyhow::Result<u8> {
     emit(args, &top, |out| {
         write_rows(out, &top.rows)?;
         let verb = if top.hosts == 1 { "reports" } else { "report" };
-        writeln!(out, "{} {verb}", units::counted(top.hosts as u64, "host"))?;
+        writeln!(out, "{} {verb}", units::counted(top.hosts, "host"))?;
         write_gaps(out, &top.gaps)
     })?;
     Ok(exit::CLEAN)
@@ -138,7 +138,7 @@ fn write_check(out: &mut dyn Write, check: &FleetCheck) -> anyhow::Result<()> {
         )?;
     }
     let problems = units::counted(check.problems.len() as u64, "problem");
-    let hosts = units::counted(check.hosts as u64, "host");
+    let hosts = units::counted(check.hosts, "host");
     writeln!(out, "{problems} on {hosts}")?;
     write_gaps(out, &check.gaps)
 }
