@@ -112,7 +112,7 @@ const ONE: StubFleet = StubFleet {
 #[test]
 fn a_fleet_without_problems_is_0() {
     let output = check(&ONE, &[]);
-    assert_eq!((output.code, output.text()), (0, "0 problems on 1 hosts\n"));
+    assert_eq!((output.code, output.text()), (0, "0 problems on 1 host\n"));
     let limits = ["--max-usage", "90%", "--min-time-left", "1h"];
     assert_eq!(check(&ONE, &limits).code, 0);
 }
@@ -127,7 +127,7 @@ fn a_finding_of_the_severity_is_1() {
     assert_eq!(output.code, 1, "{}", output.stderr);
     assert_eq!(
         output.text(),
-        "a:9187  unit web  warning leak: 2 open\n1 problems on 1 hosts\n"
+        "a:9187  unit web  warning leak: 2 open\n1 problem on 1 host\n"
     );
     let document = check(&fleet, &["--json"]);
     assert_eq!(document.code, 1);
@@ -161,14 +161,14 @@ fn a_host_that_is_silent_is_3_unless_that_is_allowed_and_hides_no_problem() {
     let output = check(&silent, &[]);
     assert_eq!(output.code, 3, "{}", output.text());
     assert!(
-        output.text().contains("gap: 1 hosts: b:9187: "),
+        output.text().contains("gap: 1 host: b:9187: "),
         "{}",
         output.text()
     );
     let allowed = check(&silent, &["--allow-missing"]);
     assert_eq!(allowed.code, 0);
     assert!(
-        allowed.text().contains("gap: 1 hosts: b:9187: "),
+        allowed.text().contains("gap: 1 host: b:9187: "),
         "said all the same"
     );
     let both = StubFleet {
