@@ -21,7 +21,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS = ROOT.parent / "shared/perf/run/bench_supervisors.py"
-FDGUARD = ROOT / "target/release/fdguard"
+FDGUARD = pathlib.Path(os.environ.get("FDGUARD", ROOT / "target/release/fdguard"))
 COMMANDS = {"runsv": "runsv", "s6": "s6-supervise", "supervisord": "supervisord", "circus": "circusd", "monit": "monit", "pm2": "pm2"}
 RUNS = int(os.environ.get("RUNS", "7"))
 SERVICE = ROOT / "target/bench/stamp"

@@ -19,7 +19,7 @@ import over_http
 import peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-FDGUARD = ROOT / "target/release/fdguard"
+FDGUARD = pathlib.Path(os.environ.get("FDGUARD", ROOT / "target/release/fdguard"))
 EXAMPLE = ROOT / "target/release/examples/session_bench"
 OURS, HTTP = "fdguard", "fdguard host, HTTP"
 

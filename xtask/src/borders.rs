@@ -20,7 +20,7 @@ const RULES: Rules = Rules {
         ("fdguard-wire", &[]),
         ("fdguard-proc", &[]),
         ("fdguard-core", &["fdguard-wire", "fdguard-proc"]),
-        ("fdguard-kernel", &["fdguard-proc"]),
+        ("fdguard-kernel", &[]),
         (
             "fdguard-probe",
             &["fdguard-core", "fdguard-kernel", "fdguard-proc"],
@@ -45,7 +45,6 @@ const RULES: Rules = Rules {
             "fdguard-diagnose",
             &[
                 "fdguard-core",
-                "fdguard-proc",
                 "fdguard-probe",
                 "fdguard-trace",
                 "fdguard-process",
@@ -106,8 +105,8 @@ const RULES: Rules = Rules {
             ],
         ),
         ("fuzz", &[ALL]),
-        ("testkit", &["fdguard-core", "fdguard-probe", "fdguard"]),
-        ("xtask", &["fdguard-core", "fdguard-probe", "fdguard"]),
+        ("testkit", &[]),
+        ("xtask", &["fdguard-core", "fdguard"]),
     ],
     for_tests: &["testkit", "fdguard-canary"],
     only_in: &[
@@ -309,6 +308,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         let manifest = std::fs::read_to_string(&package.manifest_path)?;
         let file = relative(root, &package.manifest_path);
         complaints.extend(arrows(&package, &manifest, &file));
+        complaints.extend(unused_arrows(&package, &file));
     }
     let sources = sources(root)?;
     let tests = test_files(&sources);
@@ -395,6 +395,20 @@ fn arrows(package: &Package, manifest: &str, file: &Path) -> Vec<Complaint> {
         complaints.push(Complaint::new(file, line_of(manifest, to), text));
     }
     complaints
+}
+
+/// The arrows of the table that a crate does not use: the table says what is, not what may come.
+fn unused_arrows(package: &Package, file: &Path) -> Vec<Complaint> {
+    let name = package.name.as_str();
+    let allowed = RULES.arrows.iter().find(|(known, _)| *known == name);
+    let is_used = |to: &str| to == ALL || package.dependencies.iter().any(|one| one.name == to);
+    let unused = allowed
+        .into_iter()
+        .flat_map(|(_, allowed)| *allowed)
+        .filter(|to| !is_used(to));
+    unused
+        .map(|to| Complaint::new(file, 1, format!("{name} does not use {to}: drop the arrow")))
+        .collect()
 }
 
 fn only_in(dependency: &str) -> Option<&'static (&'static str, &'static [&'static str])> {
@@ -537,6 +551,17 @@ mod tests {
             [
                 "Cargo.toml:1: fdguard-core may not use fdguard-probe: of ours it uses fdguard-wire, fdguard-proc only"
             ]
+        );
+    }
+
+    #[test]
+    fn an_arrow_that_is_not_used_is_found() {
+        let package = package("fdguard-core", &[("fdguard-wire", None)]);
+        let found = super::unused_arrows(&package, Path::new("Cargo.toml"));
+        let found: Vec<String> = found.iter().map(Complaint::to_string).collect();
+        assert_eq!(
+            found,
+            ["Cargo.toml:1: fdguard-core does not use fdguard-proc: drop the arrow"]
         );
     }
 

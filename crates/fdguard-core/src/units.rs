@@ -210,6 +210,24 @@ pub fn short_duration(seconds: f64) -> String {
     }
 }
 
+/// A limit in seconds, exactly: `10 s`, `0.5 s`.
+#[must_use]
+pub fn exact_seconds(length: Duration) -> String {
+    format!("{} s", length.as_secs_f64())
+}
+
+/// A moment of a run: `12.3 s`.
+#[must_use]
+pub fn moment(seconds: f64) -> String {
+    format!("{seconds:.1} s")
+}
+
+/// How long a program was stopped: `1.8 ms`.
+#[must_use]
+pub fn milliseconds(length: Duration) -> String {
+    format!("{:.1} ms", length.as_secs_f64() * 1e3)
+}
+
 /// A time as a clock shows it: `0:07`, `12:30`, `3:05:00`, `2d 3:05:00`.
 #[must_use]
 pub fn clock(seconds: f64) -> String {

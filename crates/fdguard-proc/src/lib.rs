@@ -5,7 +5,8 @@
 //! allocating. Whatever the bytes are, it does not panic, and it skips what a newer kernel adds.
 //! Decision 067 compares it with procfs-core.
 //!
-//! [`ProcessId`] is the identity of a process (decision 068). Only [`process`] makes system calls.
+//! [`ProcessId`] is the identity of a process (decision 068). Only [`process`] opens files,
+//! and only it and [`clock`] make system calls.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod auxv;
 pub mod boot_id;
 pub mod cgroup;
 pub mod children;
+pub mod clock;
 pub mod cmdline;
 pub mod comm;
 pub mod environ;

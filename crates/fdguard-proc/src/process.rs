@@ -140,6 +140,12 @@ pub fn stat<T>(pid: u32, read: impl FnOnce(&ProcStat<'_>) -> T) -> io::Result<T>
     Ok(read(&stat))
 }
 
+/// Whether its first thread sleeps: it neither runs nor waits for the disk.
+#[must_use]
+pub fn is_asleep(pid: u32) -> bool {
+    stat(pid, |stat| stat.state == b'S').unwrap_or(false)
+}
+
 /// Every pid, in the order of the kernel; none if `/proc` cannot be read.
 pub fn pids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

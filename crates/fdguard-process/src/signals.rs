@@ -21,7 +21,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use signal_hook::SigId;
 use signal_hook::low_level::{emulate_default_handler, unregister};
 
-use crate::notify::client::monotonic_now;
+use fdguard_proc::clock::monotonic;
 
 /// The signals that ask a command to end.
 pub const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -87,7 +87,7 @@ impl Signals {
                 let mut record = [0; RECORD];
                 record[..4].copy_from_slice(&info.si_signo.to_ne_bytes());
                 record[4..8].copy_from_slice(&sender(info).to_ne_bytes());
-                record[8..].copy_from_slice(&nanoseconds(monotonic_now()).to_ne_bytes());
+                record[8..].copy_from_slice(&nanoseconds(monotonic()).to_ne_bytes());
                 // If the pipe is full, the listener has thousands of signals to read.
                 let _full = rustix::io::write(&*out, &record);
             };
@@ -285,7 +285,7 @@ pub fn forwardable() -> Vec<i32> {
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
-    use super::{Signals, by_name, monotonic_now, name_of};
+    use super::{Signals, by_name, monotonic, name_of};
 
     fn raise(signal: i32) {
         signal_hook::low_level::raise(signal).unwrap();
@@ -296,13 +296,13 @@ mod tests {
         let signals = Signals::listen([libc::SIGUSR1, libc::SIGTERM, libc::SIGKILL, 99]).unwrap();
         let other = Signals::listen([libc::SIGTERM]).unwrap();
         assert_eq!(signals.next(), None);
-        let before = monotonic_now();
+        let before = monotonic();
         raise(libc::SIGTERM);
         let expected = (libc::SIGTERM, std::process::id());
         for listener in [&signals, &other] {
             let received = listener.next().unwrap();
             assert_eq!((received.signal, received.sender), expected);
-            assert!((before..=monotonic_now()).contains(&received.at));
+            assert!((before..=monotonic()).contains(&received.at));
             assert_eq!(listener.next(), None);
         }
         drop(other);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fdguard_core::units::exact_seconds;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
@@ -111,7 +112,7 @@ impl HttpClient {
     pub(crate) async fn call(&self, call: HttpCall<'_>) -> Result<HttpAnswer, String> {
         let within = call.within;
         let answered = tokio::time::timeout(within, self.connect(call)).await;
-        answered.unwrap_or_else(|_late| Err(format!("no answer within {} s", within.as_secs_f64())))
+        answered.unwrap_or_else(|_late| Err(format!("no answer within {}", exact_seconds(within))))
     }
 
     async fn connect(&self, call: HttpCall<'_>) -> Result<HttpAnswer, String> {

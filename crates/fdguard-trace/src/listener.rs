@@ -17,9 +17,10 @@ use fdguard_core::hazard::{Hazard, HazardDetector};
 use fdguard_core::origin::{Origin, Stack};
 use fdguard_core::units::counted;
 use fdguard_core::{Gap, TraceKey};
+/// The clock that the injected library uses.
+pub use fdguard_proc::clock::monotonic_nanos as monotonic;
 use fdguard_wire::{EVENTS, Omission};
 use jiff::{SignedDuration, Timestamp};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::children::ChildWatch;
 use crate::feed::{Delivery, Feed};
@@ -360,13 +361,4 @@ fn aside(feed: &Feed, now: u64, what: What) -> TraceEvent {
         stack: None,
         what,
     }
-}
-
-/// The current time by the clock that the injected library uses, in nanoseconds.
-#[must_use]
-pub fn monotonic() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-    let passed = Duration::new(time.tv_sec.unsigned_abs(), nanos);
-    u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
 }

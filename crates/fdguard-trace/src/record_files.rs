@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use fdguard_core::TraceKey;
-use fdguard_proc::stat::ProcStat;
+use fdguard_proc::process;
 use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
@@ -82,13 +82,17 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// Whether the process `pid` has replaced the program that wrote this table: then its file is
 /// no longer mapped.
+///
+/// The loader never waits, except for the disk, so a process that sleeps runs its program. That is
+/// asked before its maps are read and after it: the program before an exec may sleep, and one that
+/// began to record after the maps were read.
 pub(crate) fn is_outlived(key: TraceKey, pid: u32) -> bool {
     let is_absent = || {
-        let was_sleeping = is_sleeping(pid);
+        let was_asleep = process::is_asleep(pid);
         let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
         match program_after(&maps, key.pid) {
             Successor::None => false,
-            Successor::Loading => (was_sleeping && is_sleeping(pid)) || !can_load(pid),
+            Successor::Loading => (was_asleep && process::is_asleep(pid)) || !can_load(pid),
             Successor::Other => true,
         }
     };
@@ -99,11 +103,11 @@ pub(crate) fn is_outlived(key: TraceKey, pid: u32) -> bool {
 /// Whether a process without a table may still begin to record: on a busy machine its libraries
 /// take a while to load.
 pub(crate) fn is_starting(pid: u32) -> bool {
-    let was_sleeping = is_sleeping(pid);
+    let was_asleep = process::is_asleep(pid);
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     match program_after(&maps, pid) {
         Successor::None => !maps.is_empty(),
-        Successor::Loading => !(was_sleeping && is_sleeping(pid)) && can_load(pid),
+        Successor::Loading => !(was_asleep && process::is_asleep(pid)) && can_load(pid),
         Successor::Other => false,
     }
 }
@@ -136,14 +140,6 @@ fn program_after(maps: &[u8], pid: u32) -> Successor {
         return Successor::Loading;
     }
     Successor::Other
-}
-
-/// Whether a process sleeps. The loader never waits, except for the disk, so one that sleeps runs
-/// its program. Ask before reading its maps and after it: the program before an exec may sleep,
-/// and one that began to record after the maps were read.
-fn is_sleeping(pid: u32) -> bool {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S')
 }
 
 /// Whether a process that has no C library so far can load ours.

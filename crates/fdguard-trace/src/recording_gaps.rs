@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fdguard_core::units::counted;
+use fdguard_core::units::{self, counted};
 use fdguard_core::{Gap, TraceKey};
 
 use crate::lifetimes::TracedProcess;
@@ -65,7 +65,8 @@ fn ended_early(name: &str, after: u64) -> Gap {
     let seconds = after as f64 / 1e9;
     Gap::new(
         format!(
-            "what {name} opened and closed later than {seconds:.1} s after its recording began"
+            "what {name} opened and closed later than {} after its recording began",
+            units::moment(seconds)
         ),
         "the recording ended before fdguard detached: another fdguard ended it, or the directory of its records was removed",
         "run fdguard trace PID again, and exclude fdguard-trace-* from cleaning of /dev/shm and /tmp",

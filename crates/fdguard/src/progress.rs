@@ -159,8 +159,7 @@ pub fn of_watch(watch: &Watch, settings: &RuleSettings, length: Option<Duration>
     let others = watch.subjects().count().saturating_sub(1);
     let others = match others {
         0 => String::new(),
-        1 => " and 1 other".to_owned(),
-        many => format!(" and {many} others"),
+        many => format!(" and {}", units::counted(many, "other")),
     };
     let process = &first.process;
     let mut text = format!(

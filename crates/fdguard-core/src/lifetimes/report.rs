@@ -412,7 +412,8 @@ fn why(
         .filter(|target| target.as_bytes().first() == Some(&b'/'))
         .map_or(String::new(), |target| format!(" on {}", target.to_lossy()));
     let what = things(class, count);
-    let mut text = format!("{count} {what}{on} opened from {from:.1} s to {to:.1} s{speed}");
+    let (from, to) = (units::moment(from), units::moment(to));
+    let mut text = format!("{count} {what}{on} opened from {from} to {to}{speed}");
     if is_clients {
         text.push_str("; they belong to clients that are still connected");
         return text;
@@ -441,7 +442,8 @@ fn why(
     text.push_str(&if is_finalized {
         " while it ran; the interpreter closed them at exit".to_owned()
     } else {
-        format!(" while it ran; at most {count} open, {how_many} closed at shutdown, at {at:.1} s")
+        let at = units::moment(at);
+        format!(" while it ran; at most {count} open, {how_many} closed at shutdown, at {at}")
     });
     text
 }

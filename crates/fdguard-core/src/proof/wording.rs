@@ -1,9 +1,9 @@
 //! The wording for descriptors that are left open.
 
 use super::Remains;
-use crate::Text;
 use crate::blame::is_programs;
 use crate::origin::{Culprit, Origin};
+use crate::{Text, units};
 
 /// `main.c:23 begin`, or as much of it as is known.
 #[must_use]
@@ -60,10 +60,7 @@ pub fn next_step(remains: &Remains) -> String {
 
 /// `1 descriptor`, `5 descriptors`.
 pub(super) fn descriptors(count: u64) -> String {
-    match count {
-        1 => "1 descriptor".to_owned(),
-        count => format!("{count} descriptors"),
-    }
+    units::counted(count, "descriptor")
 }
 
 #[cfg(test)]

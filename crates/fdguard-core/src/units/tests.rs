@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::{
     LARGEST, LONGEST, SIZES, TIMES, clock, counted, duration, duration_from_seconds,
-    exact_duration, exact_size, narrow_duration, parse_duration, parse_positive_duration,
-    parse_size, rate, short_duration, short_rate, size,
+    exact_duration, exact_seconds, exact_size, milliseconds, moment, narrow_duration,
+    parse_duration, parse_positive_duration, parse_size, rate, short_duration, short_rate, size,
 };
 
 #[test]
@@ -257,4 +257,13 @@ proptest! {
             prop_assert!(!error.contains('\n'));
         }
     }
+}
+
+#[test]
+fn limits_are_exact_and_moments_have_tenths() {
+    assert_eq!(exact_seconds(Duration::from_millis(1500)), "1.5 s");
+    assert_eq!(exact_seconds(Duration::from_secs(600)), "600 s");
+    assert_eq!(moment(12.34), "12.3 s");
+    assert_eq!(milliseconds(Duration::from_micros(1840)), "1.8 ms");
+    assert_eq!(milliseconds(Duration::from_millis(120)), "120.0 ms");
 }

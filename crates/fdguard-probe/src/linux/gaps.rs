@@ -9,7 +9,7 @@ use super::table::TableDraft;
 pub(super) fn table_gaps(table: &TableDraft) -> Vec<Gap> {
     let mut gaps = Vec::new();
     if table.denied > 0 && !table.is_empty() {
-        let what = format!("{} descriptors", table.denied);
+        let what = counted(table.denied, "descriptor");
         gaps.push(Gap::new(
             what,
             "permission denied",
@@ -17,7 +17,7 @@ pub(super) fn table_gaps(table: &TableDraft) -> Vec<Gap> {
         ));
     }
     if table.unstable > 0 {
-        let what = format!("{} descriptors", table.unstable);
+        let what = counted(table.unstable, "descriptor");
         let why = "they were closed and reused while fdguard read them";
         gaps.push(Gap::new(
             what,

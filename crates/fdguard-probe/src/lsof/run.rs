@@ -5,7 +5,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use fdguard_core::count::as_f64;
-use fdguard_core::units::size;
+use fdguard_core::units::{exact_seconds, size};
 use fdguard_core::{Fd, Pid};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -55,7 +55,7 @@ pub(super) fn run(
         }),
         Err(error) => {
             let what = match error {
-                Errno::TIMEDOUT => format!("not finished after {} s", deadline.as_secs_f32()),
+                Errno::TIMEDOUT => format!("not finished after {}", exact_seconds(deadline)),
                 Errno::FBIG => format!("more than {} of output", size(as_f64(most as u64))),
                 error => format!("cannot read its output: {error}"),
             };

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use fdguard_proc::clock::monotonic_nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read};
 use rustix::net::{
@@ -12,7 +13,6 @@ use rustix::net::{
     send, sendmsg,
 };
 use rustix::process::getpid;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::message::{FromKeeper, LENGTH, Step, ToKeeper};
 use super::phase::{Due, Phase};
@@ -163,7 +163,7 @@ impl<'s> Keeper<'s> {
         loop {
             let left = self.reap();
             // Before the report, which examines every process that is left.
-            let due = self.phase.due(self.main_exit.is_none(), now());
+            let due = self.phase.due(self.main_exit.is_none(), monotonic_nanos());
             self.act(due);
             self.tell_main();
             if left == RemainingKin::Nothing {
@@ -268,7 +268,7 @@ impl<'s> Keeper<'s> {
     }
 
     fn wait(&mut self, left: RemainingKin) {
-        let moment = now();
+        let moment = monotonic_nanos();
         let next = self.phase.next(self.main_exit.is_none());
         let mut pause = next.map(|at| at.saturating_sub(moment));
         // A signal reports a child's end, but not a process that is reparented to the keeper, so
@@ -357,7 +357,7 @@ impl<'s> Keeper<'s> {
     }
 
     fn ask(&mut self, stop: StopPlan) {
-        let due = self.phase.ask(stop, now());
+        let due = self.phase.ask(stop, monotonic_nanos());
         self.act(due);
     }
 
@@ -384,12 +384,4 @@ fn receive(control: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
 pub(super) fn say(control: &OwnedFd, told: FromKeeper) {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let _unheard = send(control, &told.encode(), flags);
-}
-
-/// Nanoseconds of the monotonic clock.
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }

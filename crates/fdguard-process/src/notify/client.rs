@@ -250,12 +250,5 @@ pub fn watchdog_interval(
     Ok(Some(Duration::from_micros(micros)))
 }
 
-/// The current time for `MONOTONIC_USEC` of a reload.
-#[must_use]
-pub fn monotonic_now() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Duration::try_from(now).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests;

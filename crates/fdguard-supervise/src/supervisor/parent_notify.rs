@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::notify::client::monotonic_now;
+use fdguard_proc::clock::monotonic;
 use fdguard_process::notify::{Heartbeat, NotifyClient, NotifyMessage};
 
 use super::Supervisor;
@@ -84,7 +84,7 @@ impl ParentNotify {
     pub(super) fn reloading(&mut self, sink: &mut EventSink) {
         let message = NotifyMessage {
             reloading: true,
-            monotonic: Some(monotonic_now()),
+            monotonic: Some(monotonic()),
             ..NotifyMessage::default()
         };
         self.tell(&message, sink);

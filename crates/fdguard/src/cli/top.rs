@@ -20,8 +20,8 @@ pub struct TopArgs {
     /// Print one JSON document and exit.
     #[arg(long)]
     pub json: bool,
-    /// Refresh interval in seconds.
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    /// Refresh interval.
+    #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = parse_interval)]
     pub interval: Duration,
     /// Show only processes whose command or PID contains TEXT.
     #[arg(long, value_name = "TEXT")]

@@ -87,7 +87,7 @@ fn write(out: &mut dyn Write, report: &ArchiveReport) -> anyhow::Result<()> {
             writeln!(out, "{DIM}  {}{DIM:#}", sanitize_str(note))?;
         }
         for gap in &receipt.gaps {
-            let text = format!("not seen: {}: {}; {}", gap.what, gap.why, gap.remedy);
+            let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
             writeln!(out, "{DIM}  {}{DIM:#}", sanitize_str(&text))?;
         }
     }

@@ -7,18 +7,18 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame};
 use fdguard_core::proof::{self, Remains, RemainsVerdict};
+use fdguard_core::units::{counted, moment};
 use fdguard_diagnose::check::{Proof, fails};
 
 use crate::report::style::{ADDED, CRITICAL, DIM, HEADING, WARNING, severity};
 use crate::report::trace::answer::{self, DisplayOptions};
 use crate::report::trace::hazard;
-use crate::report::{unused_allowances, wrap};
+use crate::report::{diagnosis, unused_allowances, wrap};
 use crate::terminal::{sanitize, sanitize_str};
 
 /// Maximum number of frames of one stack, and of places that pass.
 const MOST_FRAMES: usize = 12;
 const MOST_PASSED: usize = 10;
-const NARROWEST: usize = 24;
 /// How many hazards are shown; all of them are in the JSON.
 const MOST_HAZARDS: usize = 20;
 
@@ -27,7 +27,7 @@ pub(super) fn write(
     proof: &Proof,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    let width = width.unwrap_or(100).max(NARROWEST);
+    let width = diagnosis::columns(width);
     write_head(out, proof)?;
     let (failing, told): (Vec<&Finding>, Vec<&Finding>) =
         proof.diagnosis.findings.iter().partition(|one| fails(one));
@@ -54,17 +54,13 @@ pub(super) fn write(
         )?;
     }
     unused_allowances::write(out, &proof.unused, width)?;
-    for gap in &proof.diagnosis.gaps {
-        let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
-        dim(out, "", &text, width)?;
-    }
-    Ok(())
+    diagnosis::write_gaps(out, &proof.diagnosis.gaps, width)
 }
 
 /// Prints hazards as `trace` does, with all parties; accepted ones come last.
 fn write_hazards(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow::Result<()> {
     const INDENT: &str = "  ";
-    let width = width.saturating_sub(INDENT.len()).max(NARROWEST);
+    let width = diagnosis::columns(Some(width.saturating_sub(INDENT.len())));
     for one in found.hazards.iter().take(MOST_HAZARDS) {
         let mut text = Vec::new();
         let comm = hazard::comm(found, one.pid);
@@ -98,8 +94,7 @@ fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
     let found = match count {
         0 if check.blind => "no verdict".to_owned(),
         0 => "nothing left behind".to_owned(),
-        1 => "1 finding".to_owned(),
-        count => format!("{count} findings"),
+        count => counted(count, "finding"),
     };
     writeln!(
         out,
@@ -117,8 +112,8 @@ fn extent(proof: &Proof) -> String {
     let seconds = passed.as_secs_f64().max(0.0);
     let cycles: u32 = proof.check.exercises.iter().map(|one| one.cycles).sum();
     match cycles {
-        0 => format!(" in {seconds:.1} s"),
-        cycles => format!(" after {cycles} cycles in {seconds:.1} s"),
+        0 => format!(" in {}", moment(seconds)),
+        cycles => format!(" after {} in {}", counted(cycles, "cycle"), moment(seconds)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use fdguard_proc::stat::ProcStat;
+use fdguard_proc::process;
 use jiff::Timestamp;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde::Serialize;
@@ -236,17 +236,11 @@ fn settled(pid: u32) -> std::io::Result<u64> {
     while same < STANDS_STILL && Instant::now() < end {
         std::thread::sleep(SETTLE_LOOK);
         let now = count()?;
-        let is_still = now == last && is_waiting(pid);
+        let is_still = now == last && process::is_asleep(pid);
         same = if is_still { same + 1 } else { 0 };
         last = now;
     }
     Ok(u64::try_from(last).unwrap_or(u64::MAX))
-}
-
-/// Whether its first thread neither runs nor waits for the disk.
-fn is_waiting(pid: u32) -> bool {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    ProcStat::parse(&stat).is_some_and(|stat| stat.state == b'S')
 }
 
 /// Another process holds the port of the service.

@@ -26,8 +26,7 @@ pub(super) fn facts(seen: &Inspection) -> Vec<String> {
 fn writers(seen: &Inspection) -> String {
     let tables = match seen.writers.seen {
         0 => "none in the descriptor tables".to_owned(),
-        1 => "1 process in the descriptor tables".to_owned(),
-        n => format!("{n} processes in the descriptor tables"),
+        n => format!("{} in the descriptor tables", counted(n, "process")),
     };
     let lease = match seen.writers.lease {
         LeaseAnswer::NoWriter => "none according to the kernel (lease)",

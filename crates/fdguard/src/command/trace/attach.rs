@@ -1,8 +1,7 @@
 //! `fdguard trace PID`: attaches to programs that are already running.
 
-use std::time::Duration;
-
 use fdguard_core::Gap;
+use fdguard_core::units::milliseconds;
 use fdguard_probe::Probe;
 use fdguard_process::signals::Signals;
 use fdguard_trace::{
@@ -239,21 +238,12 @@ fn name(pid: u32, comm: &str) -> String {
     }
 }
 
-/// `1.8 ms`.
-fn milliseconds(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1e3)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{milliseconds, name};
+    use super::name;
 
     #[test]
-    fn a_stop_is_told_in_milliseconds_and_a_name_forges_nothing() {
-        assert_eq!(milliseconds(Duration::from_micros(1840)), "1.8 ms");
-        assert_eq!(milliseconds(Duration::from_millis(120)), "120.0 ms");
+    fn a_name_forges_nothing() {
         assert_eq!(name(7, ""), "7");
         assert_eq!(name(7, "a\u{1b}[2J"), "7 (a\\u{1b}[2J)");
     }

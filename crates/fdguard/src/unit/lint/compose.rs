@@ -1,6 +1,7 @@
 //! Traps in files of Docker Compose.
 
 use fdguard_core::lint::Severity;
+use fdguard_core::units::exact_seconds;
 
 use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
@@ -129,8 +130,8 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "the container is killed after {seconds} s, before fdguard's grace period of {} s ends",
-            grace.as_secs_f64()
+            "the container is killed after {seconds} s, before fdguard's grace period of {} ends",
+            exact_seconds(grace)
         )
     };
     let hit = (seconds <= grace.as_secs_f64()).then(|| (line, why()));

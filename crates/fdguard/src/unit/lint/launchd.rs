@@ -1,6 +1,7 @@
 //! Traps in property lists of launchd.
 
 use fdguard_core::lint::Severity;
+use fdguard_core::units::exact_seconds;
 
 use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
@@ -188,8 +189,8 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "launchd kills fdguard after {seconds} s, before its grace period of {} s ends",
-            grace.as_secs()
+            "launchd kills fdguard after {seconds} s, before its grace period of {} ends",
+            exact_seconds(grace)
         )
     };
     let hit = wrong.then(|| (line, why()));

@@ -1,6 +1,7 @@
 //! Traps in files of supervisord.
 
 use fdguard_core::lint::Severity;
+use fdguard_core::units::exact_seconds;
 
 use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
@@ -131,8 +132,8 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "supervisord kills fdguard after {seconds} s, before its grace period of {} s ends",
-            grace.as_secs()
+            "supervisord kills fdguard after {seconds} s, before its grace period of {} ends",
+            exact_seconds(grace)
         )
     };
     let hit = (seconds <= grace.as_secs()).then(|| (line, why()));

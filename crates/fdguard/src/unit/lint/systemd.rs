@@ -1,6 +1,7 @@
 //! Traps in services of systemd.
 
 use fdguard_core::lint::Severity;
+use fdguard_core::units::exact_seconds;
 
 use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
@@ -247,9 +248,9 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
         let too_soon = given <= grace && !given.is_zero();
         too_soon.then(|| {
             format!(
-                "systemd kills fdguard after {} s, before its grace period of {} s ends",
-                given.as_secs_f64(),
-                grace.as_secs_f64()
+                "systemd kills fdguard after {}, before its grace period of {} ends",
+                exact_seconds(given),
+                exact_seconds(grace)
             )
         })
     };

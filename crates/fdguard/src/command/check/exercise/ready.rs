@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
+use fdguard_core::units::exact_seconds;
 use fdguard_diagnose::check::Survey;
 use fdguard_probe::Probe;
 
@@ -119,8 +120,8 @@ impl Bench<'_> {
         show("the server's last output", &last);
         HintedError::look(
             format!(
-                "the server was not ready within {} s",
-                patience.as_secs_f64()
+                "the server was not ready within {}",
+                exact_seconds(patience)
             ),
             "set --ready to the right address or line, or raise --ready-timeout",
         )
