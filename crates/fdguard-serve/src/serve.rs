@@ -74,6 +74,8 @@ pub struct ServeOptions {
     pub fleet: Option<FleetOptions>,
     /// The program that reports traces: fdguard itself.
     pub program: Option<PathBuf>,
+    /// Where temporary files go if the directory of the system cannot be written.
+    pub scratch: Option<PathBuf>,
     /// The HTTP side.
     pub web: WebSettings,
 }
@@ -145,6 +147,7 @@ impl Serving {
             fleet: options.fleet.clone(),
             program: options.program.clone(),
             traces: options.trace.as_ref().map(|trace| trace.dir.clone()),
+            scratch: options.scratch.clone(),
         };
         let published = Arc::clone(&parts.published);
         let api = WebApi::new(options.web.clone(), published, orders.clone(), sources);
