@@ -112,7 +112,7 @@ impl<'a> MetricsPage<'a> {
     fn gauge(
         &self,
         text: &mut MetricSink,
-        (name, help): (&str, &str),
+        (name, help): (&'static str, &'static str),
         value: impl Fn(&ServiceView) -> Option<f64>,
         fold: fn(f64, f64) -> f64,
     ) {
@@ -272,7 +272,7 @@ impl<'a> MetricsPage<'a> {
     }
 
     fn write_folded(&self, text: &mut MetricSink) {
-        let mut folded = |name: &str, help: &str, count: usize| {
+        let mut folded = |name: &'static str, help: &'static str, count: usize| {
             let count = [MetricSample::new(&[], count as f64)];
             text.family(name, MetricType::Gauge, help, count);
         };
@@ -402,7 +402,7 @@ fn verdict_number(verdict: Verdict) -> f64 {
 #[expect(clippy::too_many_lines, reason = "a table of names and texts")]
 fn write_own(text: &mut MetricSink, overview: &Overview) {
     let own = &overview.own;
-    let mut one = |name: &str, kind, help: &str, value: Option<f64>| {
+    let mut one = |name: &'static str, kind, help: &'static str, value: Option<f64>| {
         let samples = value.map(|value| MetricSample::new(&[], value));
         text.family(name, kind, help, samples);
     };

@@ -116,6 +116,47 @@ fn hosts_that_push_to_victoria_metrics_are_compared() {
     victim.finish();
 }
 
+/// A host pushes a finding and its service, and their end. Both are gone at once: a value that is
+/// only not repeated would stay for five minutes, which is longer than this waits.
+fn what_ends_is_gone(engine: &MetricEngine) {
+    // Without a path, as people write addresses.
+    let url = ReceiverUrl::parse(&engine.url).unwrap();
+    let _server = Server::with(move |options| {
+        options.push.remote_write = Some(url);
+        options.push.every = Duration::from_millis(200);
+    });
+    let victim = suspect();
+    let fleet = fleet(&engine.url, Duration::from_secs(60));
+    let own = command();
+    let problems = || {
+        let problems = fleet.check(&CHECK).ok()?.problems.into_iter();
+        Some(problems.filter(|one| one.service == own).count())
+    };
+    testkit::wait_until("the finding", || problems().is_some_and(|count| count > 0));
+    assert!(!fleet.service(&own).unwrap().rows.is_empty());
+    victim.finish();
+    testkit::wait_until("the end of the finding", || problems() == Some(0));
+    testkit::wait_until("the end of the service", || {
+        fleet
+            .service(&own)
+            .is_ok_and(|service| service.rows.is_empty())
+    });
+}
+
+#[test]
+fn a_finding_that_is_resolved_leaves_prometheus_at_once() {
+    if let Some(engine) = MetricEngine::prometheus(&[]) {
+        what_ends_is_gone(&engine);
+    }
+}
+
+#[test]
+fn a_finding_that_is_resolved_leaves_victoria_metrics_at_once() {
+    if let Some(engine) = MetricEngine::victoria() {
+        what_ends_is_gone(&engine);
+    }
+}
+
 #[test]
 fn the_page_gets_the_fleet() {
     let source = scraped();

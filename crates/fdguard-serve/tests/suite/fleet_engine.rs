@@ -13,7 +13,8 @@ pub(crate) struct MetricEngine {
 }
 
 impl MetricEngine {
-    /// Prometheus that scrapes these addresses; `None` if it is not installed.
+    /// Prometheus that scrapes these addresses and accepts remote write; `None` if it is not
+    /// installed.
     pub(crate) fn prometheus(targets: &[SocketAddr]) -> Option<Self> {
         if !testkit::have("prometheus") {
             testkit::skip("no prometheus: testkit/packages installs it");
@@ -36,6 +37,7 @@ impl MetricEngine {
                 "--storage.tsdb.path={}",
                 dir.path().join("data").display()
             ))
+            .arg("--web.enable-remote-write-receiver")
             .arg(format!("--web.listen-address={address}"));
         Some(Self::start(command, address, dir))
     }

@@ -151,10 +151,11 @@ pub struct DeliveryArgs {
 #[command(next_help_heading = "Fleet")]
 pub struct ServeFleetArgs {
     /// Push metrics to this address with Prometheus remote write, such as
-    /// `http://prometheus:9090/api/v1/write`.
+    /// `http://prometheus:9090`; without a path, /api/v1/write is added.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::parse)]
     pub remote_write: Option<ReceiverUrl>,
-    /// Push metrics to this OTLP endpoint over HTTP, such as `http://collector:4318/v1/metrics`.
+    /// Push metrics to this OTLP endpoint over HTTP, such as `http://collector:4318`; without a path,
+    /// /v1/metrics is added.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::parse)]
     pub otlp: Option<ReceiverUrl>,
     /// Time between two pushes.
