@@ -417,6 +417,12 @@ fn write_own(text: &mut MetricSink, overview: &Overview) {
             Some(own.cpu_seconds),
         ),
         (
+            "fdguard_serve_children_cpu_seconds_total",
+            counter,
+            "Processor time of ended commands that fdguard started: evidence, traces, profiles.",
+            own.children_cpu_seconds,
+        ),
+        (
             "fdguard_serve_tick_seconds",
             gauge,
             "Wall-clock time of the last tick.",

@@ -25,7 +25,8 @@ pub struct ServeArgs {
     /// Time between two scans of the host.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = every)]
     pub every: Duration,
-    /// Share of one processor core for scans and looks.
+    /// Share of one processor core for scans and looks. Evidence and traces come on top, once a day
+    /// at most for each service.
     #[arg(long, value_name = "PERCENT", default_value = "0.5%", value_parser = parse_share)]
     pub budget: f64,
     /// Maximum number of processes under watch.
