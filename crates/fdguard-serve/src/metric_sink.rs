@@ -18,6 +18,11 @@ impl<'a> MetricSample<'a> {
         }
     }
 
+    /// The value.
+    pub(crate) fn value(&self) -> f64 {
+        self.value
+    }
+
     /// Adds a label.
     pub(crate) fn label(&mut self, name: &'static str, value: &'a str) {
         self.labels.push((name, value));

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,8 +10,8 @@ use std::process::Command;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::fleet_engine::MetricEngine;
-use super::harness::{PATIENCE, Server, answer, leaker};
+use super::fleet_engine::{MetricEngine, post};
+use super::harness::{Server, leaker};
 
 fn packaging(path: &str) -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -36,18 +35,6 @@ fn promtool_accepts_the_rules_and_their_tests() {
     succeeds(Command::new("promtool").args(["check", "rules"]).arg(rules));
     let tests = packaging("prometheus/fdguard-serve.rules.test.yml");
     succeeds(Command::new("promtool").args(["test", "rules"]).arg(tests));
-}
-
-/// Posts to a server and expects success.
-fn post(url: &str, path: &str, body: &str) {
-    let address = url.strip_prefix("http://").unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let length = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n");
-    write!(stream, "{head}Connection: close\r\n\r\n{body}").unwrap();
-    let (status, _, text) = answer(&mut stream);
-    assert!((200..300).contains(&status), "{path}: {status} {text}");
 }
 
 /// Three quarters of an hour of some hosts, a sample each minute: a leak on host a that nears its
@@ -91,10 +78,7 @@ fn past(from: Timestamp) -> String {
             );
         }
         if minute < 15 {
-            add(
-                r#"serve_ticks_total{instance="e"}"#,
-                12.0 * minute as f64,
-            );
+            add(r#"serve_ticks_total{instance="e"}"#, 12.0 * minute as f64);
         }
         add(r#"verdict{instance="a",kind="unit",service="web"}"#, 4.0);
         add(r#"verdict{instance="b",kind="unit",service="web"}"#, 1.0);
