@@ -227,20 +227,29 @@ context = container['securityContext']
 assert context['privileged'] is False and context['allowPrivilegeEscalation'] is False
 assert context['readOnlyRootFilesystem'] is True
 assert context['capabilities'] == {'drop': ['ALL'], 'add': ['SYS_PTRACE', 'DAC_READ_SEARCH']}
+# Profiles for containers would hide the processes of the host.
+assert context['appArmorProfile'] == {'type': 'Unconfined'}
+assert context['seLinuxOptions'] == {'type': 'spc_t'}
+assert context['seccompProfile'] == {'type': 'RuntimeDefault'}
 names = {volume['name'] for volume in spec['volumes']}
 mounts = container['volumeMounts']
 assert {mount['name'] for mount in mounts} == names
 paths = {mount['mountPath']: mount.get('readOnly', False) for mount in mounts}
-# Names are read from these; only the state is written.
-assert paths == {'/var/lib/fdguard': False, '/var/log/pods': True, '/var/log/containers': True}
+# Names are read from these; only the state and temporary files are written.
+assert paths == {'/var/lib/fdguard': False, '/tmp': False, '/var/log/pods': True, '/var/log/containers': True}
+[tmp] = [volume for volume in spec['volumes'] if volume['name'] == 'tmp']
+assert tmp['emptyDir'] == {'medium': 'Memory', 'sizeLimit': '64Mi'}
 for volume in spec['volumes']:
+    if volume is tmp:
+        continue
     [mount] = [mount for mount in mounts if mount['name'] == volume['name']]
     assert volume['hostPath']['path'] == mount['mountPath']
 compose = yaml.safe_load(open(sys.argv[2]))
 [service] = compose['services'].values()
 assert service['cap_drop'] == ['ALL'] and service['cap_add'] == ['SYS_PTRACE', 'DAC_READ_SEARCH']
 assert service['read_only'] is True and service['pid'] == 'host' and 'privileged' not in service
-assert service['security_opt'] == ['no-new-privileges:true']
+assert service['security_opt'] == ['no-new-privileges:true', 'apparmor=unconfined', 'label=disable']
+assert service['tmpfs'] == ['/tmp:size=64m']
 docker = '/var/lib/docker/containers'
 assert service['volumes'] == ['state:/var/lib/fdguard', f'{docker}:{docker}:ro']
 print(' '.join(container['command'][1:]))

@@ -7,7 +7,7 @@ use std::process::Command;
 use clap::Parser as _;
 use fdguard::cli::Cli;
 
-fn packaging(path: &str) -> PathBuf {
+pub(super) fn packaging(path: &str) -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.join("../../packaging").join(path)
 }
