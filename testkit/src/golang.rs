@@ -77,6 +77,14 @@ pub fn go_program(version: u32) -> Option<PathBuf> {
 }
 
 impl GoToolchain {
+    /// The `go` command, without modules and network.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.go);
+        command.envs(self.environment());
+        command
+    }
+
     /// The victim from a source in `testkit/go`, built with these flags under a name that ends in
     /// `variant`. `None` if it does not build; the compiler prints the reason.
     #[must_use]
@@ -128,12 +136,12 @@ impl GoToolchain {
     }
 
     fn run_compiler(&self, source: &Path, output: &Path, flags: &[&str], has_c: bool) -> bool {
-        let status = Command::new(&self.go)
+        let status = self
+            .command()
             .arg("build")
             .args(flags)
             .arg("-o")
             .args([output, source])
-            .envs(self.environment())
             .env("CGO_ENABLED", if has_c { "1" } else { "0" })
             .status();
         status.expect("go").success()

@@ -16,6 +16,9 @@ use super::problem::Problem;
 pub struct AccessRules<'a> {
     /// The token that a request must have; `None` if none is needed.
     pub token: Option<&'a BearerToken>,
+    /// Whether it may also be the password of HTTP Basic. No answer asks for that, so a browser
+    /// does not store it and send it by itself.
+    pub as_password: bool,
     /// Accepted names in the Host header, in addition to the address itself and the names of the
     /// local machine.
     pub hosts: &'a [String],
@@ -165,7 +168,8 @@ pub fn check_token(rules: &AccessRules<'_>, headers: &HeaderMap) -> Result<(), P
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let (given, more) = (all.next().map(HeaderValue::as_bytes), all.next());
     // Of two headers, a proxy in front may have checked the other.
-    if more.is_none() && token.allows(given) {
+    let is_known = token.allows(given) || rules.as_password && token.allows_as_password(given);
+    if more.is_none() && is_known {
         return Ok(());
     }
     let detail = match (given, more) {
@@ -195,6 +199,7 @@ pub fn fuzz_guard(bytes: &[u8]) {
     let token = BearerToken::new(TOKEN).ok();
     let rules = AccessRules {
         token: token.as_ref(),
+        as_password: false,
         hosts: &[],
         origins: &[],
         tls: false,

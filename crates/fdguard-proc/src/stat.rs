@@ -94,11 +94,30 @@ impl<'a> ProcStat<'a> {
     }
 }
 
+/// Processor time of children that ended and were waited for, with theirs, in clock ticks: fields
+/// 16 and 17.
+#[must_use]
+pub fn children_ticks(bytes: &[u8]) -> Option<u64> {
+    let close = bytes.rfind_byte(b')')?;
+    let mut fields = words(bytes.get(close + 1..)?);
+    let user = decimal(fields.nth(13)?)?;
+    Some(user.saturating_add(decimal(fields.next()?)?))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::ProcStat;
+    use super::{ProcStat, children_ticks};
+
+    #[test]
+    fn time_of_children_is_that_of_the_user_and_of_the_system() {
+        let line = b"2038 (a) b) S 77 2038 2034 34816 2038 4194304 515 0 0 0 1 2 30 400 20 0 3 0 9";
+        assert_eq!(children_ticks(line), Some(430));
+        for part in [&b""[..], b"2038 (a", b"2038 (a) S 77 2038 2034 34816"] {
+            assert_eq!(children_ticks(part), None);
+        }
+    }
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
@@ -145,6 +164,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
+            let _ticks = children_ticks(&bytes);
             let _ = ProcStat::parse(&bytes);
         }
     }

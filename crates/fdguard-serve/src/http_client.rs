@@ -61,6 +61,14 @@ impl ReceiverUrl {
         }
     }
 
+    /// The same receiver; at this path if it was named without one.
+    pub(crate) fn or_at(&self, path: &str) -> Self {
+        match self.path.as_str() {
+            "/" => self.below(path),
+            _ => self.clone(),
+        }
+    }
+
     /// For logs.
     #[must_use]
     pub fn label(&self) -> String {
@@ -202,6 +210,11 @@ mod tests {
             ReceiverUrl::parse("http://[::1]:80/x?y=1").unwrap().host,
             "::1"
         );
+        let at = |text: &str| ReceiverUrl::parse(text).unwrap().or_at("/v1/metrics").path;
+        assert_eq!(at("http://collector:4318"), "/v1/metrics");
+        assert_eq!(at("http://collector:4318/"), "/v1/metrics");
+        assert_eq!(at("http://collector:4318/otlp"), "/otlp");
+        assert_eq!(at("http://collector:4318/?x=1"), "/?x=1");
         for wrong in [
             "",
             "am.example",

@@ -18,6 +18,11 @@ impl<'a> MetricSample<'a> {
         }
     }
 
+    /// The value.
+    pub(crate) fn value(&self) -> f64 {
+        self.value
+    }
+
     /// Adds a label.
     pub(crate) fn label(&mut self, name: &'static str, value: &'a str) {
         self.labels.push((name, value));
@@ -27,11 +32,26 @@ impl<'a> MetricSample<'a> {
 /// A series with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MetricSeries {
-    pub(crate) name: String,
-    pub(crate) help: String,
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
     pub(crate) is_counter: bool,
     pub(crate) labels: Vec<(&'static str, String)>,
-    pub(crate) value: f64,
+    /// Absent: the series has ended.
+    pub(crate) value: Option<f64>,
+}
+
+impl MetricSeries {
+    /// What makes it this series.
+    pub(crate) fn identity(&self) -> (&'static str, &[(&'static str, String)]) {
+        (self.name, &self.labels)
+    }
+
+    /// The value of a label; empty if it has none.
+    pub(crate) fn label(&self, wanted: &str) -> &str {
+        let mut labels = self.labels.iter();
+        let found = labels.find(|(name, _)| *name == wanted);
+        found.map_or("", |(_, value)| value)
+    }
 }
 
 /// The destination.
@@ -48,9 +68,9 @@ impl MetricSink {
     #[expect(single_use_lifetimes, reason = "an anonymous one is not allowed here")]
     pub(crate) fn family<'a>(
         &mut self,
-        name: &str,
+        name: &'static str,
         kind: MetricType,
-        help: &str,
+        help: &'static str,
         samples: impl IntoIterator<Item = MetricSample<'a>>,
     ) {
         match self {
@@ -61,11 +81,11 @@ impl MetricSink {
                 page.family(name, kind, help, samples);
             }
             Self::List(list) => list.extend(samples.into_iter().map(|one| MetricSeries {
-                name: name.to_owned(),
-                help: help.to_owned(),
+                name,
+                help,
                 is_counter: matches!(kind, MetricType::Counter),
                 labels: own(&one.labels),
-                value: one.value,
+                value: Some(one.value),
             })),
         }
     }

@@ -17,6 +17,10 @@ use crate::overview::{ClassTally, Overview, ServiceView, WatchedView};
 const MOST_CLASSES: usize = 12;
 /// The name of what was folded.
 const OTHER: &str = "(other)";
+/// Services in each ranking of this host.
+const RANKED: usize = 5;
+/// What must fit in any case: the sums of what was folded, and four rankings.
+const RESERVED: usize = 7 + 4 * RANKED;
 
 /// How metrics are written.
 #[derive(Clone, Copy, Debug)]
@@ -79,8 +83,7 @@ impl<'a> MetricsPage<'a> {
     fn new(overview: &'a Overview, max_series: usize) -> Self {
         let mut ranked: Vec<&ServiceView> = overview.services.iter().collect();
         ranked.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then_with(|| a.key.cmp(&b.key)));
-        // The folded ones take up to seven series themselves.
-        let mut room = max_series.saturating_sub(7);
+        let mut room = max_series.saturating_sub(RESERVED);
         let mut services = Vec::new();
         let mut folded = Vec::new();
         for view in ranked {
@@ -108,36 +111,49 @@ impl<'a> MetricsPage<'a> {
         }
     }
 
-    /// A gauge over services: from each, and summed or at its worst from the folded ones.
-    fn gauge(
+    /// Samples of services: of each, and summed or at its worst from the folded ones.
+    fn samples(
         &self,
-        text: &mut MetricSink,
-        (name, help): (&str, &str),
         value: impl Fn(&ServiceView) -> Option<f64>,
         fold: fn(f64, f64) -> f64,
-    ) {
-        let folded = self
-            .folded
-            .iter()
-            .filter_map(|view| value(view))
-            .reduce(fold);
+    ) -> Vec<MetricSample<'a>> {
+        let folded = self.folded.iter().filter_map(|view| value(view));
+        let folded = folded.reduce(fold);
         let folded = folded.map(|value| sample(OTHER, "other", value));
         let shown = self.services.iter();
         let shown = shown.filter_map(|one| Some(sample(one.name, one.kind, value(one.view)?)));
-        text.family(name, MetricType::Gauge, help, shown.chain(folded));
+        shown.chain(folded).collect()
+    }
+
+    /// A gauge over services.
+    fn gauge(
+        &self,
+        text: &mut MetricSink,
+        (name, help): (&'static str, &'static str),
+        value: impl Fn(&ServiceView) -> Option<f64>,
+        fold: fn(f64, f64) -> f64,
+    ) {
+        let samples = self.samples(value, fold);
+        text.family(name, MetricType::Gauge, help, samples);
+    }
+
+    /// The same, and the first of them under a name of its own: a server that ranks the services of
+    /// all hosts reads a few series of each host instead of all.
+    fn ranked_gauge(
+        &self,
+        text: &mut MetricSink,
+        [all, first]: [(&'static str, &'static str); 2],
+        value: impl Fn(&ServiceView) -> Option<f64>,
+        fold: fn(f64, f64) -> f64,
+    ) {
+        let mut samples = self.samples(&value, fold);
+        self.gauge(text, all, value, fold);
+        samples.sort_by(|a, b| b.value().total_cmp(&a.value()));
+        samples.truncate(RANKED);
+        text.family(first.0, MetricType::Gauge, first.1, samples);
     }
 
     fn write_services(&self, text: &mut MetricSink) {
-        let add: fn(f64, f64) -> f64 = |a, b| a + b;
-        self.gauge(
-            text,
-            (
-                "fdguard_open_fds",
-                "Open file descriptors of all processes of a service.",
-            ),
-            |view| view.open_fds.map(|count| count as f64),
-            add,
-        );
         self.gauge(
             text,
             (
@@ -149,40 +165,81 @@ impl<'a> MetricsPage<'a> {
         );
         self.gauge(
             text,
-            (
-                "fdguard_fd_usage_ratio",
-                "Share of the soft limit that this process uses, 0 to 1.",
-            ),
-            |view| view.usage_ratio,
-            f64::max,
-        );
-        self.gauge(
-            text,
-            (
-                "fdguard_fd_growth_per_second",
-                "Change of the open file descriptors of a service per second.",
-            ),
-            |view| view.growth_per_second,
-            add,
-        );
-        self.gauge(
-            text,
-            (
-                "fdguard_verdict",
-                "Verdict on a service: 0 unknown, 1 stable, 2 bounded, 3 growing, 4 leaking.",
-            ),
-            |view| Some(verdict_number(view.verdict)),
-            f64::max,
-        );
-        self.gauge(
-            text,
             ("fdguard_processes", "Processes of a service."),
             |view| Some(view.processes as f64),
-            add,
+            |a, b| a + b,
         );
+        self.write_counts(text);
+        self.write_judgement(text);
         self.write_classes(text);
         self.write_times(text);
         self.write_restarts(text);
+    }
+
+    fn write_counts(&self, text: &mut MetricSink) {
+        self.ranked_gauge(
+            text,
+            [
+                (
+                    "fdguard_open_fds",
+                    "Open file descriptors of all processes of a service.",
+                ),
+                (
+                    "fdguard_top_open_fds",
+                    "The five highest values of fdguard_open_fds on this host.",
+                ),
+            ],
+            |view| view.open_fds.map(|count| count as f64),
+            |a, b| a + b,
+        );
+        self.ranked_gauge(
+            text,
+            [
+                (
+                    "fdguard_fd_usage_ratio",
+                    "Share of the soft limit that this process uses, 0 to 1.",
+                ),
+                (
+                    "fdguard_top_fd_usage_ratio",
+                    "The five highest values of fdguard_fd_usage_ratio on this host.",
+                ),
+            ],
+            |view| view.usage_ratio,
+            f64::max,
+        );
+    }
+
+    fn write_judgement(&self, text: &mut MetricSink) {
+        self.ranked_gauge(
+            text,
+            [
+                (
+                    "fdguard_fd_growth_per_second",
+                    "Change of the open file descriptors of a service per second.",
+                ),
+                (
+                    "fdguard_top_fd_growth_per_second",
+                    "The five highest values of fdguard_fd_growth_per_second on this host.",
+                ),
+            ],
+            |view| view.growth_per_second,
+            |a, b| a + b,
+        );
+        self.ranked_gauge(
+            text,
+            [
+                (
+                    "fdguard_verdict",
+                    "Verdict on a service: 0 unknown, 1 stable, 2 bounded, 3 growing, 4 leaking.",
+                ),
+                (
+                    "fdguard_top_verdict",
+                    "The five highest values of fdguard_verdict on this host.",
+                ),
+            ],
+            |view| Some(verdict_number(view.verdict)),
+            f64::max,
+        );
     }
 
     fn write_restarts(&self, text: &mut MetricSink) {
@@ -272,7 +329,7 @@ impl<'a> MetricsPage<'a> {
     }
 
     fn write_folded(&self, text: &mut MetricSink) {
-        let mut folded = |name: &str, help: &str, count: usize| {
+        let mut folded = |name: &'static str, help: &'static str, count: usize| {
             let count = [MetricSample::new(&[], count as f64)];
             text.family(name, MetricType::Gauge, help, count);
         };
@@ -402,7 +459,7 @@ fn verdict_number(verdict: Verdict) -> f64 {
 #[expect(clippy::too_many_lines, reason = "a table of names and texts")]
 fn write_own(text: &mut MetricSink, overview: &Overview) {
     let own = &overview.own;
-    let mut one = |name: &str, kind, help: &str, value: Option<f64>| {
+    let mut one = |name: &'static str, kind, help: &'static str, value: Option<f64>| {
         let samples = value.map(|value| MetricSample::new(&[], value));
         text.family(name, kind, help, samples);
     };
@@ -415,6 +472,12 @@ fn write_own(text: &mut MetricSink, overview: &Overview) {
             counter,
             "Processor time that fdguard has used.",
             Some(own.cpu_seconds),
+        ),
+        (
+            "fdguard_serve_children_cpu_seconds_total",
+            counter,
+            "Processor time of ended commands that fdguard started: evidence, traces, profiles.",
+            own.children_cpu_seconds,
         ),
         (
             "fdguard_serve_tick_seconds",

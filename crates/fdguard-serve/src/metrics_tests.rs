@@ -124,6 +124,30 @@ fn what_does_not_fit_is_folded_and_the_leak_stays() {
 }
 
 #[test]
+fn the_host_ranks_its_first_five_services() {
+    let mut overview = overview(500);
+    for (number, view) in overview.services.iter_mut().enumerate().take(9) {
+        view.usage_ratio = Some(0.25 + number as f64 / 16.0);
+    }
+    let text = render(&overview, options(10_000));
+    let begin = "fdguard_top_fd_usage_ratio{service=";
+    let ranked: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with(begin))
+        .collect();
+    let expected = [
+        // The leaking service of every overview here.
+        r#"{service="web\n\"quoted\\.service",kind="unit"} 0.9"#,
+        r#"{service="s8",kind="unit"} 0.75"#,
+        r#"{service="s7",kind="unit"} 0.6875"#,
+        r#"{service="s6",kind="unit"} 0.625"#,
+        r#"{service="s5",kind="unit"} 0.5625"#,
+    ];
+    let expected = expected.map(|rest| format!("fdguard_top_fd_usage_ratio{rest}"));
+    assert_eq!(ranked, expected);
+}
+
+#[test]
 fn findings_without_room_are_counted() {
     let mut overview = overview(0);
     let web = overview.services[0].key.clone();

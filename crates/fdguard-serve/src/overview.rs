@@ -141,6 +141,9 @@ pub struct WatchedView {
 pub struct OwnCost {
     /// Processor time so far, of all threads.
     pub cpu_seconds: f64,
+    /// Processor time of commands that were started and have ended: evidence, traces, profiles.
+    /// No budget bounds it. Absent where unknown.
+    pub children_cpu_seconds: Option<f64>,
     /// Processor time of the last tick.
     pub tick_cpu_seconds: f64,
     /// Wall-clock time of the last tick.

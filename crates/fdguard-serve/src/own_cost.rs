@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fdguard_proc::statm;
-use rustix::param::page_size;
+use fdguard_proc::{stat, statm};
+use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::overview::OwnCost;
@@ -22,7 +22,7 @@ pub(crate) fn time_awake_and_asleep() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), nanos)
 }
 
-/// Descriptors and memory.
+/// Descriptors, memory, and the time of commands that were started.
 pub(crate) fn measure(cost: &mut OwnCost) {
     let size = std::fs::metadata("/proc/self/fd").map(|stat| stat.len());
     // Before Linux 6.2 the size of the directory is 0.
@@ -30,4 +30,7 @@ pub(crate) fn measure(cost: &mut OwnCost) {
     cost.open_fds = size.ok().filter(|size| *size > 0).or_else(listed);
     let statm = std::fs::read("/proc/self/statm").ok();
     cost.resident_bytes = statm.and_then(|text| statm::resident(&text, page_size()));
+    let stat = std::fs::read("/proc/self/stat").ok();
+    let ticks = stat.and_then(|text| stat::children_ticks(&text));
+    cost.children_cpu_seconds = ticks.map(|ticks| ticks as f64 / clock_ticks_per_second() as f64);
 }

@@ -15,8 +15,9 @@ use crate::evidence::EvidenceKeeper;
 use crate::finding_book::{FindingBook, FindingChange, FindingRecord, FindingState};
 use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, SampleFilter};
 use crate::host_clock::ClockNews;
+use crate::metrics;
 use crate::overview::{DeliveryCounts, Overview};
-use crate::push;
+use crate::push::{self, MetricPush, PushedSeries};
 use crate::serve::LogSink;
 use crate::service::ServiceKey;
 use crate::store::StoreWriter;
@@ -80,8 +81,11 @@ pub(crate) struct Reporter {
     pace: ReportPace,
     log: LogSink,
     repeated: f64,
-    /// When metrics were pushed last.
+    /// When metrics were pushed last, and which.
     pushed: Option<f64>,
+    pushed_series: PushedSeries,
+    /// When the first tick was.
+    started_at: Option<Timestamp>,
     /// Rows that the log knows to be lost.
     lost: u64,
 }
@@ -104,6 +108,8 @@ impl Reporter {
             log: Arc::new(|_| {}),
             repeated: 0.0,
             pushed: None,
+            pushed_series: PushedSeries::default(),
+            started_at: None,
             lost: 0,
         }
     }
@@ -325,12 +331,26 @@ impl Reporter {
             return;
         }
         self.pushed = Some(now);
-        let most = self.pace.max_series;
-        if let Some(courier) = &self.couriers.remote_write {
-            courier.send(push::encode_remote_write(overview, most), true);
+        let (remote_write, otlp) = (&self.couriers.remote_write, &self.couriers.otlp);
+        if remote_write.is_none() && otlp.is_none() {
+            return;
         }
-        if let Some(courier) = &self.couriers.otlp {
-            courier.send(push::encode_otlp(overview, most), true);
+        let taken_at = overview.taken_at;
+        let most = self.pace.max_series;
+        let series = metrics::series(overview, most);
+        let series = self.pushed_series.next(series, overview, now, most);
+        let push = MetricPush {
+            host: &overview.host,
+            taken_at,
+            started_at: *self.started_at.get_or_insert(taken_at),
+            series: &series,
+            workloads: self.pushed_series.workloads(),
+        };
+        if let Some(courier) = remote_write {
+            courier.send(push::encode_remote_write(&push), true);
+        }
+        if let Some(courier) = otlp {
+            courier.send(push::encode_otlp(&push), true);
         }
     }
 

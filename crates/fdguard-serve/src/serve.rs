@@ -74,6 +74,8 @@ pub struct ServeOptions {
     pub fleet: Option<FleetOptions>,
     /// The program that reports traces: fdguard itself.
     pub program: Option<PathBuf>,
+    /// Where temporary files go if the directory of the system cannot be written.
+    pub scratch: Option<PathBuf>,
     /// The HTTP side.
     pub web: WebSettings,
 }
@@ -81,9 +83,9 @@ pub struct ServeOptions {
 /// Receivers of metrics.
 #[derive(Clone, Debug, Default)]
 pub struct PushOptions {
-    /// The address for Prometheus remote write.
+    /// The address for Prometheus remote write; without a path, the usual one.
     pub remote_write: Option<ReceiverUrl>,
-    /// The address for OTLP over HTTP, with its path.
+    /// The address for OTLP over HTTP; without a path, the usual one.
     pub otlp: Option<ReceiverUrl>,
     /// Between two pushes.
     pub every: Duration,
@@ -145,6 +147,7 @@ impl Serving {
             fleet: options.fleet.clone(),
             program: options.program.clone(),
             traces: options.trace.as_ref().map(|trace| trace.dir.clone()),
+            scratch: options.scratch.clone(),
         };
         let published = Arc::clone(&parts.published);
         let api = WebApi::new(options.web.clone(), published, orders.clone(), sources);
@@ -211,11 +214,13 @@ fn couriers(options: &ServeOptions) -> Result<(Couriers, Vec<DeliveryTask>), Ser
     let push = &options.push;
     let remote_write = push.remote_write.as_ref();
     let remote_write = remote_write
-        .map(|url| start(url, None, &push::remote_write_headers()))
+        .map(|url| url.or_at(push::REMOTE_WRITE_PATH))
+        .map(|url| start(&url, None, &push::remote_write_headers()))
         .transpose()?;
     let otlp = push.otlp.as_ref();
     let otlp = otlp
-        .map(|url| start(url, None, &push::otlp_headers()))
+        .map(|url| url.or_at(push::OTLP_PATH))
+        .map(|url| start(&url, None, &push::otlp_headers()))
         .transpose()?;
     let couriers = Couriers {
         alertmanager: alerts,

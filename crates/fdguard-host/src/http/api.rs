@@ -77,6 +77,7 @@ impl ApiSettings {
     pub(super) fn access(&self) -> AccessRules<'_> {
         AccessRules {
             token: self.token.as_ref(),
+            as_password: false,
             hosts: &self.hosts,
             origins: &self.origins,
             tls: false,

@@ -5,6 +5,7 @@
 mod check;
 mod prometheus;
 mod query;
+mod ranking;
 mod rows;
 mod verdicts;
 
@@ -21,7 +22,13 @@ pub use rows::{FleetFindingCount, FleetRow};
 pub use verdicts::{FleetConclusion, FleetSpread};
 
 use crate::http_client::ReceiverUrl;
-use prometheus::{PromAnswer, PrometheusApi};
+use prometheus::{PromAnswer, PromSample, PrometheusApi};
+use query::Ranking;
+use ranking::RankedServices;
+use rows::RowKey;
+
+/// Hosts that are asked for all of their services; for more, every series is read at once.
+const MOST_INCOMPLETE: usize = 80;
 
 /// Where the fleet's metrics are.
 #[derive(Clone, Debug)]
@@ -118,31 +125,24 @@ impl Fleet {
     pub fn top(&self, order: FleetOrder, limit: usize) -> Result<FleetTop, FleetError> {
         let (hosts, mut gaps) = self.hosts()?;
         let mut keys = Vec::new();
-        for expression in query::rank(order, &self.host_label, limit) {
-            let ranked = self.api.query(&expression)?;
-            gaps.extend(ranked.gap());
-            let found = rows::keys(&ranked.samples, &self.host_label);
-            keys.extend(
-                found
-                    .into_iter()
-                    .filter(|key| !keys.contains(key))
-                    .collect::<Vec<_>>(),
-            );
-            if keys.len() >= limit {
-                break;
-            }
+        if order == FleetOrder::TimeLeft {
+            let least = self.ask(&query::least_time(&self.host_label, limit), &mut gaps)?;
+            keys = rows::keys(&least, &self.host_label);
+        }
+        if keys.len() < limit {
+            let ranked = self.rank(Ranking::of(order), &hosts, limit, &mut gaps)?;
+            let more = ranked.into_iter().filter(|key| !keys.contains(key));
+            keys.extend(more.collect::<Vec<_>>());
         }
         keys.truncate(limit);
         let mut samples = Vec::new();
         for expression in query::details(&self.host_label, &keys) {
-            let answer = self.api.query(&expression)?;
-            gaps.extend(answer.gap());
-            samples.extend(answer.samples);
+            samples.extend(self.ask(&expression, &mut gaps)?);
         }
         let rows = rows::in_order(rows::join(&samples, &self.host_label), &keys);
         Ok(FleetTop {
             schema: "fdguard.fleet.top/1",
-            hosts,
+            hosts: hosts.len() as u64,
             rows,
             gaps,
         })
@@ -151,9 +151,8 @@ impl Fleet {
     /// One service on all hosts.
     pub fn service(&self, name: &str) -> Result<FleetService, FleetError> {
         let (_, mut gaps) = self.hosts()?;
-        let answer = self.api.query(&query::service(name))?;
-        gaps.extend(answer.gap());
-        let mut rows = rows::join(&answer.samples, &self.host_label);
+        let samples = self.ask(&query::service(name), &mut gaps)?;
+        let mut rows = rows::join(&samples, &self.host_label);
         rows.sort_by(|a, b| (&a.host, &a.kind).cmp(&(&b.host, &b.kind)));
         Ok(FleetService {
             schema: "fdguard.fleet.service/1",
@@ -169,20 +168,51 @@ impl Fleet {
         let (hosts, mut gaps) = self.hosts()?;
         let mut problems = Vec::new();
         for question in check::questions(options) {
-            let answer = self.api.query(&question.expression)?;
-            gaps.extend(answer.gap());
-            problems.extend(question.problems(&answer.samples, &self.host_label));
+            let samples = self.ask(&question.expression, &mut gaps)?;
+            problems.extend(question.problems(&samples, &self.host_label));
         }
         Ok(FleetCheck {
             schema: "fdguard.fleet.check/1",
-            hosts,
+            hosts: hosts.len() as u64,
             problems,
             gaps,
         })
     }
 
-    /// How many hosts report, and which did within the last hour and do not now.
-    fn hosts(&self) -> Result<(u64, Vec<Gap>), FleetError> {
+    /// The samples of an expression; what is missing becomes a gap.
+    fn ask(&self, expression: &str, gaps: &mut Vec<Gap>) -> Result<Vec<PromSample>, FleetError> {
+        let answer = self.api.query(expression)?;
+        gaps.extend(answer.gap());
+        Ok(answer.samples)
+    }
+
+    /// The first services in a ranking. Each host ranks its own first services; only where that may
+    /// not be enough every service is read.
+    fn rank(
+        &self,
+        ranking: Ranking,
+        hosts: &BTreeSet<String>,
+        limit: usize,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<RowKey>, FleetError> {
+        let sizes = self.ask(&ranking.sizes(&self.host_label), gaps)?;
+        let mut ranked = RankedServices::new(&self.host_label);
+        if !sizes.is_empty() {
+            ranked.add(self.ask(&ranking.first(limit), gaps)?);
+        }
+        let incomplete = ranked.incomplete_hosts(&sizes, hosts, limit);
+        let expressions = match incomplete.len() {
+            0..=MOST_INCOMPLETE => ranking.of_hosts(&self.host_label, &incomplete, limit),
+            _ => vec![ranking.of_all(limit)],
+        };
+        for expression in expressions {
+            ranked.add(self.ask(&expression, gaps)?);
+        }
+        Ok(ranked.first(limit))
+    }
+
+    /// The hosts that report, and as a gap those that did within the last hour and do not now.
+    fn hosts(&self) -> Result<(BTreeSet<String>, Vec<Gap>), FleetError> {
         let names = |answer: &PromAnswer| -> BTreeSet<String> {
             let hosts = answer.samples.iter();
             hosts
@@ -198,7 +228,8 @@ impl Fleet {
             });
         }
         let silent: Vec<&String> = before.difference(&now).collect();
-        Ok((now.len() as u64, silent_gap(&silent).into_iter().collect()))
+        let gaps = silent_gap(&silent).into_iter().collect();
+        Ok((now, gaps))
     }
 }
 

@@ -26,20 +26,59 @@ pub enum FleetOrder {
     Count,
 }
 
-/// Expressions that find the first services, to be asked in turn until there are enough.
-pub(super) fn rank(order: FleetOrder, host: &str, limit: usize) -> Vec<String> {
-    let top = |metric: &str| format!("topk({limit}, {metric})");
-    let least = format!("min by ({host}, kind, service) (fdguard_seconds_to_limit)");
-    match order {
-        FleetOrder::TimeLeft => vec![
-            format!("bottomk({limit}, {least})"),
-            top("fdguard_fd_usage_ratio"),
-        ],
-        FleetOrder::Growth => vec![top("fdguard_fd_growth_per_second")],
-        FleetOrder::Usage => vec![top("fdguard_fd_usage_ratio")],
-        FleetOrder::Verdict => vec![top("fdguard_verdict")],
-        FleetOrder::Count => vec![top("fdguard_open_fds")],
+/// A metric by which services are ranked, highest first, and the one that has only the first few
+/// services of each host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ranking {
+    all: &'static str,
+    first: &'static str,
+}
+
+impl Ranking {
+    /// The ranking of an order; that of the time left ranks the rest, which does not grow.
+    pub(super) fn of(order: FleetOrder) -> Self {
+        let (all, first) = match order {
+            FleetOrder::TimeLeft | FleetOrder::Usage => {
+                ("fdguard_fd_usage_ratio", "fdguard_top_fd_usage_ratio")
+            }
+            FleetOrder::Growth => (
+                "fdguard_fd_growth_per_second",
+                "fdguard_top_fd_growth_per_second",
+            ),
+            FleetOrder::Verdict => ("fdguard_verdict", "fdguard_top_verdict"),
+            FleetOrder::Count => ("fdguard_open_fds", "fdguard_top_open_fds"),
+        };
+        Self { all, first }
     }
+
+    /// The first services among the first of each host.
+    pub(super) fn first(self, limit: usize) -> String {
+        format!("topk({limit}, {})", self.first)
+    }
+
+    /// How many services each host ranks itself; a host with an older fdguard is absent.
+    pub(super) fn sizes(self, host: &str) -> String {
+        format!("count by ({host}) ({})", self.first)
+    }
+
+    /// The first services of these hosts, a few hosts in each expression.
+    pub(super) fn of_hosts(self, host: &str, hosts: &[&str], limit: usize) -> Vec<String> {
+        let one = |name: &&str| format!("{}{{{host}={}}}", self.all, quote(name));
+        let some = |names: &[&str]| names.iter().map(one).collect::<Vec<_>>().join(" or ");
+        let some = hosts.chunks(TOGETHER).map(some);
+        some.map(|all| format!("topk({limit}, {all})")).collect()
+    }
+
+    /// The first services of all hosts, from every series: slow in a large fleet.
+    pub(super) fn of_all(self, limit: usize) -> String {
+        format!("topk({limit}, {})", self.all)
+    }
+}
+
+/// The services with the least time to a limit.
+pub(super) fn least_time(host: &str, limit: usize) -> String {
+    let least = format!("min by ({host}, kind, service) (fdguard_seconds_to_limit)");
+    format!("bottomk({limit}, {least})")
 }
 
 /// Everything about these services, some of them in each expression. One selector for each is much
@@ -83,7 +122,7 @@ fn quote(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{FleetOrder, details, rank, service};
+    use super::{FleetOrder, Ranking, details, least_time, service};
     use crate::fleet::rows::RowKey;
 
     #[test]
@@ -102,14 +141,23 @@ mod tests {
     }
 
     #[test]
-    fn the_least_time_is_filled_up_with_the_fullest() {
-        let asked = rank(FleetOrder::TimeLeft, "host", 5);
+    fn a_ranking_asks_for_a_few_series_of_each_host() {
+        let usage = Ranking::of(FleetOrder::TimeLeft);
+        assert_eq!(usage.first(5), "topk(5, fdguard_top_fd_usage_ratio)");
         assert_eq!(
-            asked,
+            usage.sizes("host"),
+            "count by (host) (fdguard_top_fd_usage_ratio)"
+        );
+        assert_eq!(
+            usage.of_hosts("host", &["a", "b\"} or vector(1)"], 5),
             [
-                "bottomk(5, min by (host, kind, service) (fdguard_seconds_to_limit))",
-                "topk(5, fdguard_fd_usage_ratio)"
+                r#"topk(5, fdguard_fd_usage_ratio{host="a"} or fdguard_fd_usage_ratio{host="b\"} or vector(1)"})"#
             ]
+        );
+        assert_eq!(usage.of_hosts("host", &["a"; 41], 5).len(), 2);
+        assert_eq!(
+            least_time("host", 5),
+            "bottomk(5, min by (host, kind, service) (fdguard_seconds_to_limit))"
         );
     }
 }

@@ -9,38 +9,32 @@ use std::collections::BTreeMap;
 
 use fdguard_core::workload::Workload;
 
+use super::MetricPush;
+use super::otlp_units::unit;
 use super::protobuf::Message;
 use crate::metric_sink::MetricSeries;
-use crate::metrics;
-use crate::overview::Overview;
 
 const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.37.0";
 /// The descriptors of a process; fdguard adds up the processes of a service.
 const SEMANTIC_COUNT: &str = "process.unix.file_descriptor.count";
 /// AGGREGATION_TEMPORALITY_CUMULATIVE.
 const CUMULATIVE: u64 = 2;
+/// DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK: the series has ended.
+const NO_VALUE: u64 = 1;
 
 /// The body of a request.
-pub(crate) fn encode(overview: &Overview, max_series: usize) -> Vec<u8> {
-    let series = metrics::series(overview, max_series);
-    let mut resources: BTreeMap<(String, String), Vec<&MetricSeries>> = BTreeMap::new();
-    for one in &series {
-        let label = |wanted: &str| {
-            let found = one.labels.iter().find(|(name, _)| *name == wanted);
-            found.map(|(_, value)| value.clone()).unwrap_or_default()
-        };
-        let key = (label("kind"), label("service"));
+pub(crate) fn encode(push: &MetricPush<'_>) -> Vec<u8> {
+    let mut resources: BTreeMap<(&str, &str), Vec<&MetricSeries>> = BTreeMap::new();
+    for one in push.series {
+        let key = (one.label("kind"), one.label("service"));
         resources.entry(key).or_default().push(one);
     }
-    let workloads = workloads(overview);
-    let time = u64::try_from(overview.taken_at.as_nanosecond()).unwrap_or(0);
     let mut request = Message::default();
     for ((kind, service), series) in resources {
         request.message(1, |resource_metrics| {
             resource_metrics.message(1, |resource| {
-                let workload = workloads.get(&(kind.as_str(), service.as_str())).copied();
-                for (key, value) in resource_attributes(&overview.host, (&kind, &service), workload)
-                {
+                let workload = push.workloads.get(&(kind.to_owned(), service.to_owned()));
+                for (key, value) in resource_attributes(push.host, (kind, service), workload) {
                     attribute(resource, 1, key, &value);
                 }
             });
@@ -49,7 +43,7 @@ pub(crate) fn encode(overview: &Overview, max_series: usize) -> Vec<u8> {
                     scope.text(1, "fdguard");
                     scope.text(2, env!("CARGO_PKG_VERSION"));
                 });
-                write_families(scope_metrics, &series, time);
+                write_families(scope_metrics, &series, &PointTimes::new(push));
                 scope_metrics.text(3, SCHEMA_URL);
             });
             resource_metrics.text(3, SCHEMA_URL);
@@ -58,14 +52,21 @@ pub(crate) fn encode(overview: &Overview, max_series: usize) -> Vec<u8> {
     request.finish()
 }
 
-/// The containers and pods of services, by kind and name.
-fn workloads(overview: &Overview) -> BTreeMap<(&str, &str), &Workload> {
-    let services = overview.services.iter();
-    let known = services.filter_map(|view| {
-        let key = (view.key.kind.word(), view.key.name.as_str());
-        Some((key, view.workload.as_ref()?))
-    });
-    known.collect()
+/// Nanoseconds since 1970.
+struct PointTimes {
+    /// When sums were 0.
+    started: u64,
+    now: u64,
+}
+
+impl PointTimes {
+    fn new(push: &MetricPush<'_>) -> Self {
+        // The clock may have been set back since.
+        let started = push.started_at.min(push.taken_at);
+        let [started, now] =
+            [started, push.taken_at].map(|time| u64::try_from(time.as_nanosecond()).unwrap_or(0));
+        Self { started, now }
+    }
 }
 
 /// What names a service for other signals.
@@ -106,25 +107,30 @@ fn resource_attributes(
 }
 
 /// One metric for each name, with all its points.
-fn write_families(scope: &mut Message, series: &[&MetricSeries], time: u64) {
+fn write_families(scope: &mut Message, series: &[&MetricSeries], times: &PointTimes) {
     let mut families: BTreeMap<&str, Vec<&MetricSeries>> = BTreeMap::new();
     for one in series {
-        families.entry(&one.name).or_default().push(one);
+        families.entry(one.name).or_default().push(one);
     }
     for (name, points) in families {
         let is_count = name == "fdguard_open_fds";
         let is_counter = points.iter().any(|one| one.is_counter);
         scope.message(2, |metric| {
             metric.text(1, &metric_name(name));
-            metric.text(2, points.first().map_or("", |one| &one.help));
-            metric.text(3, unit(name));
+            metric.text(2, points.first().map_or("", |one| one.help));
+            metric.text(3, unit(name).unwrap_or("1"));
             // The conventions define the count as a sum that goes up and down.
-            let field = if is_count || is_counter { 7 } else { 5 };
-            metric.message(field, |data| {
+            let is_sum = is_count || is_counter;
+            metric.message(if is_sum { 7 } else { 5 }, |data| {
                 for one in &points {
-                    data.message(1, |point| write_point(point, one, time));
+                    data.message(1, |point| {
+                        if is_sum {
+                            point.fixed(2, times.started.to_le_bytes());
+                        }
+                        write_point(point, one, times.now);
+                    });
                 }
-                if field == 7 {
+                if is_sum {
                     data.varint(2, CUMULATIVE);
                     data.varint(3, u64::from(is_counter));
                 }
@@ -135,7 +141,10 @@ fn write_families(scope: &mut Message, series: &[&MetricSeries], time: u64) {
 
 fn write_point(point: &mut Message, series: &MetricSeries, time: u64) {
     point.fixed(3, time.to_le_bytes());
-    point.fixed(4, series.value.to_le_bytes());
+    match series.value {
+        Some(value) => point.fixed(4, value.to_le_bytes()),
+        None => point.varint(8, NO_VALUE),
+    }
     let of_resource = ["service", "kind"];
     let own = series
         .labels
@@ -169,22 +178,23 @@ fn metric_name(name: &str) -> String {
     name.trim_end_matches("_total").replacen('_', ".", 1)
 }
 
-fn unit(name: &str) -> &'static str {
-    match name {
-        _ if name.contains("seconds") => "s",
-        _ if name.ends_with("_bytes") => "By",
-        _ if name.ends_with("_ratio") || name.contains("verdict") => "1",
-        _ if name.ends_with("_per_second") => "{file_descriptor}/s",
-        _ if name.contains("process_open_fds") || name.contains("fd") => "{file_descriptor}",
-        _ => "1",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use fdguard_core::workload::{ContainerName, PodName, Workload};
 
+    use super::super::otlp_units::unit;
     use super::resource_attributes;
+
+    #[test]
+    fn every_metric_of_the_guide_has_a_unit() {
+        let guide = include_str!("../../../../docs/guide/serve-metrics.md");
+        let rows = guide.lines().filter_map(|line| line.strip_prefix("| `"));
+        let names: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+        assert!(names.len() > 30, "{names:?}");
+        for name in names {
+            assert!(unit(name).is_some(), "{name}");
+        }
+    }
 
     #[test]
     fn a_pod_has_its_name_and_uid_and_a_container_its_id() {

@@ -1,17 +1,19 @@
 //! Prometheus remote write 1.0: a `WriteRequest`, compressed with snappy. Pure.
 
+use super::MetricPush;
 use super::protobuf::Message;
-use crate::metrics;
-use crate::overview::Overview;
+
+/// The value that ends a series: a NaN with a meaning of its own for Prometheus.
+const STALE: u64 = 0x7ff0_0000_0000_0002;
 
 /// The body of a request. `instance` is the host's name, as a scraped host has it.
-pub(crate) fn encode(overview: &Overview, max_series: usize) -> Vec<u8> {
-    let time = overview.taken_at.as_millisecond();
+pub(crate) fn encode(push: &MetricPush<'_>) -> Vec<u8> {
+    let time = push.taken_at.as_millisecond();
     let mut request = Message::default();
-    for series in metrics::series(overview, max_series) {
+    for series in push.series {
         let mut labels: Vec<(&str, &str)> = vec![
-            ("__name__", &series.name),
-            ("instance", &overview.host),
+            ("__name__", series.name),
+            ("instance", push.host),
             ("job", "fdguard"),
         ];
         labels.extend(
@@ -30,7 +32,8 @@ pub(crate) fn encode(overview: &Overview, max_series: usize) -> Vec<u8> {
                 });
             }
             one.message(2, |sample| {
-                sample.fixed(1, series.value.to_le_bytes());
+                let value = series.value.map_or(STALE, f64::to_bits);
+                sample.fixed(1, value.to_le_bytes());
                 sample.varint(2, time.cast_unsigned());
             });
         });

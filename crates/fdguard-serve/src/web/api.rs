@@ -62,6 +62,7 @@ impl WebSettings {
     pub(super) fn access(&self) -> AccessRules<'_> {
         AccessRules {
             token: self.view.as_ref(),
+            as_password: true,
             hosts: &self.hosts,
             origins: &self.origins,
             tls: self.tls.is_some(),
@@ -162,6 +163,8 @@ pub(crate) struct WebSources {
     pub(crate) program: Option<PathBuf>,
     /// Where traces are kept.
     pub(crate) traces: Option<PathBuf>,
+    /// Where temporary files go if the directory of the system cannot be written.
+    pub(crate) scratch: Option<PathBuf>,
 }
 
 /// Shared by all requests.

@@ -179,16 +179,32 @@ pub(super) async fn trace(
     .into_response())
 }
 
+/// Scrapers send the parameters of Go's `net/http/pprof`. What is open now has no length, and has
+/// one form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProfileQuery {
+    pid: Pid,
+    #[serde(rename = "seconds")]
+    _seconds: Option<String>,
+    #[serde(rename = "debug")]
+    _debug: Option<String>,
+    #[serde(rename = "gc")]
+    _gc: Option<String>,
+}
+
 /// A profile of open descriptors, as pprof reads it: of a process that is traced now, or of the
 /// last trace that fdguard serve made of it.
 pub(super) async fn profile(
     State(api): Api,
-    Viewed(query): Viewed<SnapshotQuery>,
+    Viewed(query): Viewed<ProfileQuery>,
 ) -> Result<Response, Problem> {
     let (program, traces) = (api.sources.program.clone(), api.sources.traces.clone());
+    let scratch = api.sources.scratch.clone();
     let bytes = api
         .dear(move || {
-            let now = program.and_then(|program| report_trace(&program, query.pid));
+            let now =
+                program.and_then(|program| report_trace(&program, query.pid, scratch.as_deref()));
             let kept = || {
                 let path = traces?.join(format!("pid-{}.pb.gz", query.pid));
                 read(&path).ok()
@@ -212,8 +228,8 @@ pub(super) async fn profile(
 }
 
 /// The profile of a process that is being traced.
-fn report_trace(program: &Path, pid: Pid) -> Option<Vec<u8>> {
-    let dir = PrivateDir::make()?;
+fn report_trace(program: &Path, pid: Pid, scratch: Option<&Path>) -> Option<Vec<u8>> {
+    let dir = PrivateDir::make(scratch)?;
     let path = dir.0.join("fds.pb.gz");
     let ended = Command::new(program)
         .args(["trace", "--report", &pid.to_string(), "--pprof"])
@@ -230,16 +246,22 @@ fn report_trace(program: &Path, pid: Pid) -> Option<Vec<u8>> {
 struct PrivateDir(PathBuf);
 
 impl PrivateDir {
-    fn make() -> Option<Self> {
+    /// In the system's directory for temporary files, or in the other one: a container may have no
+    /// `/tmp` that can be written.
+    fn make(other: Option<&Path>) -> Option<Self> {
         use std::os::unix::fs::DirBuilderExt as _;
         use std::sync::atomic::{AtomicU64, Ordering};
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fdguard-serve-{}-{next}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        // Fails if it exists: another user could have prepared it.
-        std::fs::DirBuilder::new().mode(0o700).create(&path).ok()?;
-        Some(Self(path))
+        let usual = std::env::temp_dir();
+        let mut places = [Some(usual.as_path()), other].into_iter().flatten();
+        places.find_map(|place| {
+            let path = place.join(&name);
+            // Fails if it exists: another user could have prepared it.
+            std::fs::DirBuilder::new().mode(0o700).create(&path).ok()?;
+            Some(Self(path))
+        })
     }
 }
 

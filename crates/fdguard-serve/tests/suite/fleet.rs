@@ -1,7 +1,7 @@
 //! The fleet over real Prometheus and VictoriaMetrics, and over servers that fail.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use fdguard_core::lint::Severity;
@@ -10,7 +10,7 @@ use fdguard_serve::fleet::{
     Fleet, FleetCheckOptions, FleetError, FleetOptions, FleetOrder, FleetSpread,
 };
 
-use super::fleet_engine::MetricEngine;
+use super::fleet_engine::{MetricEngine, post};
 use super::harness::{Server, VIEW, command, leaker};
 
 const CHECK: FleetCheckOptions = FleetCheckOptions {
@@ -114,6 +114,98 @@ fn hosts_that_push_to_victoria_metrics_are_compared() {
         service.conclusion
     );
     victim.finish();
+}
+
+/// A host pushes a finding and its service, and their end. Both are gone at once: a value that is
+/// only not repeated would stay for five minutes, which is longer than this waits.
+fn what_ends_is_gone(engine: &MetricEngine) {
+    // Without a path, as people write addresses.
+    let url = ReceiverUrl::parse(&engine.url).unwrap();
+    let _server = Server::with(move |options| {
+        options.push.remote_write = Some(url);
+        options.push.every = Duration::from_millis(200);
+    });
+    let victim = suspect();
+    let fleet = fleet(&engine.url, Duration::from_secs(60));
+    let own = command();
+    let problems = || {
+        let problems = fleet.check(&CHECK).ok()?.problems.into_iter();
+        Some(problems.filter(|one| one.service == own).count())
+    };
+    testkit::wait_until("the finding", || problems().is_some_and(|count| count > 0));
+    assert!(!fleet.service(&own).unwrap().rows.is_empty());
+    victim.finish();
+    testkit::wait_until("the end of the finding", || problems() == Some(0));
+    testkit::wait_until("the end of the service", || {
+        fleet
+            .service(&own)
+            .is_ok_and(|service| service.rows.is_empty())
+    });
+}
+
+#[test]
+fn a_finding_that_is_resolved_leaves_prometheus_at_once() {
+    if let Some(engine) = MetricEngine::prometheus(&[]) {
+        what_ends_is_gone(&engine);
+    }
+}
+
+#[test]
+fn a_finding_that_is_resolved_leaves_victoria_metrics_at_once() {
+    if let Some(engine) = MetricEngine::victoria() {
+        what_ends_is_gone(&engine);
+    }
+}
+
+/// What a host with these services pushes; the first five are ranked, unless its fdguard is older.
+fn usage_of(host: &str, shares: &[f64], is_old: bool) -> String {
+    let mut lines = format!("fdguard_visible_processes{{instance=\"{host}\"}} 9\n");
+    for (number, share) in shares.iter().enumerate() {
+        let labels = format!("instance=\"{host}\",kind=\"unit\",service=\"s{number}\"");
+        lines += &format!("fdguard_fd_usage_ratio{{{labels}}} {share}\n");
+        if !is_old && number < 5 {
+            lines += &format!("fdguard_top_fd_usage_ratio{{{labels}}} {share}\n");
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_fullest_services_are_found_beyond_what_each_host_ranks() {
+    let Some(engine) = MetricEngine::victoria() else {
+        return;
+    };
+    testkit::wait_until("VictoriaMetrics", || {
+        TcpStream::connect(engine.url.trim_start_matches("http://")).is_ok()
+    });
+    let full = [0.98, 0.97, 0.96, 0.95, 0.94, 0.93, 0.92];
+    let pushed = [
+        usage_of("full", &full, false),
+        usage_of("calm", &[0.955, 0.1, 0.1, 0.1, 0.1, 0.1], false),
+        usage_of("old", &[0.935, 0.2], true),
+    ];
+    post(&engine.url, "/api/v1/import/prometheus", &pushed.concat());
+    post(&engine.url, "/internal/force_flush", "");
+    let fleet = fleet(&engine.url, Duration::from_secs(60));
+    let rows = testkit::wait_for("all three hosts", || {
+        let top = fleet.top(FleetOrder::Usage, 8).ok()?;
+        (top.hosts == 3).then_some(top.rows)
+    });
+    let found: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {}", row.host, row.usage_ratio.unwrap()))
+        .collect();
+    let expected = [
+        "full 0.98",
+        "full 0.97",
+        "full 0.96",
+        "calm 0.955",
+        "full 0.95",
+        "full 0.94",
+        "old 0.935",
+        "full 0.93",
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]

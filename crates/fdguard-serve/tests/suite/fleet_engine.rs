@@ -1,9 +1,12 @@
 //! Real servers with the Prometheus API: Prometheus, and VictoriaMetrics.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
+
+use super::harness::{PATIENCE, answer};
 
 /// A running server. Drop ends it.
 pub(crate) struct MetricEngine {
@@ -13,7 +16,8 @@ pub(crate) struct MetricEngine {
 }
 
 impl MetricEngine {
-    /// Prometheus that scrapes these addresses; `None` if it is not installed.
+    /// Prometheus that scrapes these addresses and accepts remote write; `None` if it is not
+    /// installed.
     pub(crate) fn prometheus(targets: &[SocketAddr]) -> Option<Self> {
         if !testkit::have("prometheus") {
             testkit::skip("no prometheus: testkit/packages installs it");
@@ -36,6 +40,7 @@ impl MetricEngine {
                 "--storage.tsdb.path={}",
                 dir.path().join("data").display()
             ))
+            .arg("--web.enable-remote-write-receiver")
             .arg(format!("--web.listen-address={address}"));
         Some(Self::start(command, address, dir))
     }
@@ -85,4 +90,16 @@ pub(crate) fn free_address() -> SocketAddr {
         .unwrap()
         .local_addr()
         .unwrap()
+}
+
+/// Posts to a server and expects success.
+pub(crate) fn post(url: &str, path: &str, body: &str) {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n");
+    write!(stream, "{head}Connection: close\r\n\r\n{body}").unwrap();
+    let (status, _, text) = answer(&mut stream);
+    assert!((200..300).contains(&status), "{path}: {status} {text}");
 }

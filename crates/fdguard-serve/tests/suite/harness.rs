@@ -72,6 +72,7 @@ pub(crate) fn options(state: &Path) -> ServeOptions {
         trace: None,
         fleet: None,
         program: None,
+        scratch: None,
         web: WebSettings {
             view: Some(BearerToken::new(VIEW.as_bytes()).unwrap()),
             act: Some(BearerToken::new(ACT.as_bytes()).unwrap()),

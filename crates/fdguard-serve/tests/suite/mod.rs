@@ -3,6 +3,7 @@
 mod access;
 mod alertmanager;
 mod detection;
+mod exposition;
 mod fleet;
 mod fleet_engine;
 mod fleet_hung;

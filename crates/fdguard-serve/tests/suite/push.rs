@@ -27,8 +27,9 @@ for resource in request.resource_metrics:
             for point in data.data_points:
                 out.append({"resource": pairs(resource.resource.attributes), "name": metric.name,
                     "unit": metric.unit, "kind": metric.WhichOneof("data"), "time": point.time_unix_nano,
-                    "monotonic": getattr(data, "is_monotonic", None), "value": point.as_double,
-                    "attributes": pairs(point.attributes), "scope": scope.scope.name})
+                    "monotonic": getattr(data, "is_monotonic", None),
+                    "value": point.as_double if point.WhichOneof("value") else None,
+                    "start": point.start_time_unix_nano, "ended": bool(point.flags & 1), "attributes": pairs(point.attributes), "scope": scope.scope.name})
 print(json.dumps(out))
 "#;
 
@@ -59,7 +60,8 @@ fn otlp_has_the_names_of_the_semantic_conventions() {
         return;
     };
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1/metrics", socket.local_addr().unwrap());
+    // Without a path, as collectors write their addresses.
+    let url = format!("http://{}", socket.local_addr().unwrap());
     let server = Server::with(|options| {
         options.push.otlp = Some(ReceiverUrl::parse(&url).unwrap());
         options.push.every = Duration::from_millis(100);
@@ -103,9 +105,75 @@ fn otlp_has_the_names_of_the_semantic_conventions() {
         (&restarts["kind"], &restarts["monotonic"]),
         (&"sum".into(), &true.into())
     );
+    for point in &points {
+        let name = point["name"].as_str().unwrap();
+        let unit = UNITS.iter().find(|(known, _)| *known == name);
+        assert_eq!(
+            point["unit"],
+            unit.unwrap_or_else(|| panic!("{name}")).1,
+            "{name}"
+        );
+        let (start, time) = (&point["start"], &point["time"]);
+        let is_since_a_time = start.as_u64() > Some(0) && start.as_u64() <= time.as_u64();
+        assert_eq!(is_since_a_time, point["kind"] == "sum", "{point}");
+        assert_eq!(
+            (&point["ended"], point["value"].is_f64()),
+            (&false.into(), true),
+            "{point}"
+        );
+    }
     victim.finish();
+    let ended = testkit::wait_for("the end of the victim's series", || {
+        let points = decode(&python, &received.recv().unwrap().1).into_iter();
+        let mut own = points.filter(|point| point["resource"]["service.name"] == command());
+        own.find(|point| point["ended"] == true)
+    });
+    assert!(ended["value"].is_null(), "{ended}");
     drop(server);
 }
+
+/// Names and their units; every name that a push can have on a quiet host is here.
+const UNITS: [(&str, &str); 39] = [
+    ("process.unix.file_descriptor.count", "{file_descriptor}"),
+    ("fdguard.fd_limit", "{file_descriptor}"),
+    ("fdguard.fd_usage_ratio", "1"),
+    ("fdguard.fd_growth_per_second", "{file_descriptor}/s"),
+    ("fdguard.verdict", "1"),
+    ("fdguard.top_open_fds", "{file_descriptor}"),
+    ("fdguard.top_fd_usage_ratio", "1"),
+    ("fdguard.top_fd_growth_per_second", "{file_descriptor}/s"),
+    ("fdguard.top_verdict", "1"),
+    ("fdguard.processes", "{process}"),
+    ("fdguard.restarts", "{restart}"),
+    ("fdguard.fds", "{file_descriptor}"),
+    ("fdguard.seconds_to_limit", "s"),
+    ("fdguard.findings", "{finding}"),
+    ("fdguard.process_open_fds", "{file_descriptor}"),
+    ("fdguard.process_fd_limit", "{file_descriptor}"),
+    ("fdguard.process_verdict", "1"),
+    ("fdguard.folded_services", "{service}"),
+    ("fdguard.folded_processes", "{process}"),
+    ("fdguard.folded_findings", "{finding}"),
+    ("fdguard.serve_cpu_seconds", "s"),
+    ("fdguard.serve_children_cpu_seconds", "s"),
+    ("fdguard.serve_tick_seconds", "s"),
+    ("fdguard.serve_tick_cpu_seconds", "s"),
+    ("fdguard.serve_ticks", "{tick}"),
+    ("fdguard.serve_late_ticks", "{tick}"),
+    ("fdguard.serve_open_fds", "{file_descriptor}"),
+    ("fdguard.serve_resident_memory_bytes", "By"),
+    ("fdguard.serve_watched_processes", "{process}"),
+    ("fdguard.serve_unwatched_processes", "{process}"),
+    ("fdguard.serve_deferred_looks", "{look}"),
+    ("fdguard.serve_dropped_findings", "{finding}"),
+    ("fdguard.serve_history_bytes", "By"),
+    ("fdguard.serve_history_lost_rows", "{row}"),
+    ("fdguard.serve_deliveries", "{message}"),
+    ("fdguard.serve_delivery_failures", "{attempt}"),
+    ("fdguard.serve_dropped_deliveries", "{message}"),
+    ("fdguard.visible_processes", "{process}"),
+    ("fdguard.gaps", "{gap}"),
+];
 
 #[test]
 fn otlp_has_the_id_of_a_container() {

@@ -25,7 +25,8 @@ pub struct ServeArgs {
     /// Time between two scans of the host.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = every)]
     pub every: Duration,
-    /// Share of one processor core for scans and looks.
+    /// Share of one processor core for scans and looks. Evidence and traces come on top, once a day
+    /// at most for each service.
     #[arg(long, value_name = "PERCENT", default_value = "0.5%", value_parser = parse_share)]
     pub budget: f64,
     /// Maximum number of processes under watch.
@@ -151,10 +152,11 @@ pub struct DeliveryArgs {
 #[command(next_help_heading = "Fleet")]
 pub struct ServeFleetArgs {
     /// Push metrics to this address with Prometheus remote write, such as
-    /// `http://prometheus:9090/api/v1/write`.
+    /// `http://prometheus:9090`; without a path, /api/v1/write is added.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::parse)]
     pub remote_write: Option<ReceiverUrl>,
-    /// Push metrics to this OTLP endpoint over HTTP, such as `http://collector:4318/v1/metrics`.
+    /// Push metrics to this OTLP endpoint over HTTP, such as `http://collector:4318`; without a path,
+    /// /v1/metrics is added.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::parse)]
     pub otlp: Option<ReceiverUrl>,
     /// Time between two pushes.

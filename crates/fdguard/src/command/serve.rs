@@ -75,6 +75,7 @@ fn options(
     if needs_state {
         make_state_dir(state.as_deref())?;
     }
+    let scratch = state.clone().filter(|_| needs_state);
     let (web, token_from) = web(&args.web)?;
     let delivery = &args.delivery;
     let webhook = delivery
@@ -116,6 +117,7 @@ fn options(
             within: Duration::from_secs(10),
         }),
         program: Some(program),
+        scratch,
         web,
     };
     Ok((options, token_from))

@@ -7,7 +7,7 @@ use std::process::Command;
 use clap::Parser as _;
 use fdguard::cli::Cli;
 
-fn packaging(path: &str) -> PathBuf {
+pub(super) fn packaging(path: &str) -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.join("../../packaging").join(path)
 }
@@ -86,4 +86,57 @@ fn the_daemon_set_and_the_compose_file_have_options_that_exist() {
     for words in &commands {
         assert_accepted(words);
     }
+}
+
+/// Runs the command of the DaemonSet at an address that is not a loopback one, in a network of its
+/// own, and asks it as the kubelet does for the liveness probe and as Prometheus does for metrics.
+const PROBE: &str = r"
+import http.client, subprocess, sys, yaml
+program, manifest, state, pod_ip = sys.argv[1:]
+for words in (['addr', 'add', pod_ip + '/32', 'dev', 'lo'], ['link', 'set', 'lo', 'up']):
+    subprocess.run(['ip', *words], check=True)
+[container] = yaml.safe_load(open(manifest))['spec']['template']['spec']['containers']
+values = {'$(POD_IP)': pod_ip, '$(NODE_NAME)': 'node-7'}
+words = [values.get(word, word).replace('/var/lib/fdguard', state) for word in container['command']]
+server = subprocess.Popen([program, *words[1:]], stdout=subprocess.PIPE, text=True)
+try:
+    ready = server.stdout.readline()
+    assert '0.0.0.0:9187' in ready, ready
+    probe = container['livenessProbe']['httpGet']
+    [port] = [one['containerPort'] for one in container['ports'] if one['name'] == probe['port']]
+    def ask(path, host):
+        connection = http.client.HTTPConnection(pod_ip, port, timeout=60)
+        connection.request('GET', path, headers={'Host': host, 'Connection': 'close'})
+        return connection.getresponse().status
+    given = {one['name'].lower(): one['value'] for one in probe.get('httpHeaders', [])}
+    own = f'{pod_ip}:{port}'
+    print(ask(probe['path'], given.get('host', own)), ask('/metrics', own), ask('/healthz', 'localhost'))
+finally:
+    server.terminate()
+    server.wait()
+";
+
+#[test]
+fn the_probe_of_the_daemon_set_reaches_the_server_at_the_address_of_the_pod() {
+    let Some(python) = testkit::software("venv/bin/python") else {
+        return;
+    };
+    if !testkit::is_root() || !testkit::have("unshare") || !testkit::have("ip") {
+        return testkit::skip("needs root, unshare and ip for a network of its own");
+    }
+    let state = tempfile::tempdir().unwrap();
+    let output = Command::new("unshare")
+        .arg("--net")
+        .arg(python)
+        .args(["-c", PROBE])
+        .arg(env!("CARGO_BIN_EXE_fdguard"))
+        .arg(packaging("kubernetes/fdguard-serve.yaml"))
+        .arg(state.path())
+        .arg("198.51.100.7")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Another name is refused: a page of another site could have it.
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text.trim(), "200 200 421", "{why}");
 }

@@ -29,6 +29,7 @@ mod combinations;
 mod completion;
 mod contract;
 mod deployment;
+mod deployment_container;
 mod diagnosis;
 mod difference;
 mod doctor;

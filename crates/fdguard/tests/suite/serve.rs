@@ -77,9 +77,14 @@ impl ServeProcess {
     }
 
     fn get(&self, path: &str) -> (u16, Vec<u8>) {
+        self.get_with(path, "")
+    }
+
+    /// With these lines in the head of the request.
+    fn get_with(&self, path: &str, lines: &str) -> (u16, Vec<u8>) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let host = &self.address;
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n{lines}\r\n").unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         let end = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
@@ -327,18 +332,18 @@ fn a_traced_process_has_a_profile_and_others_do_not() {
     let served = ServeProcess::start();
     let (status, _) = served.get(&format!("/debug/pprof/fds?pid={}", std::process::id()));
     assert_eq!(status, 404);
+    let (traced, pid) = traced();
+    let (status, profile) = served.get(&format!("/debug/pprof/fds?pid={pid}"));
+    end(traced);
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&profile));
+    assert!(profile.starts_with(&[0x1f, 0x8b]), "gzip");
+}
+
+/// A program that holds descriptors and is traced; its pid.
+fn traced() -> (Child, String) {
     let mut traced = fdguard()
-        .args([
-            "trace",
-            "--for",
-            "60s",
-            "-o",
-            "/dev/null",
-            "--",
-            "python3",
-            "-c",
-            HOLD,
-        ])
+        .args(["trace", "--for", "60s", "-o", "/dev/null", "--"])
+        .args(["python3", "-c", HOLD])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -346,28 +351,62 @@ fn a_traced_process_has_a_profile_and_others_do_not() {
     let mut line = String::new();
     let mut stdout = BufReader::new(traced.stdout.take().unwrap());
     stdout.read_line(&mut line).unwrap();
-    let pid = line.trim().to_owned();
-    let (status, profile) = served.get(&format!("/debug/pprof/fds?pid={pid}"));
+    (traced, line.trim().to_owned())
+}
+
+fn end(mut traced: Child) {
     kill_process(Pid::from_child(&traced), Signal::TERM).unwrap();
     traced.wait().unwrap();
-    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&profile));
-    assert!(profile.starts_with(&[0x1f, 0x8b]), "gzip");
-    if !testkit::have("go") {
-        return testkit::skip("no go: the profile was not read");
-    }
-    let file = served.state.path().join("fds.pb.gz");
-    std::fs::write(&file, profile).unwrap();
-    let top = Command::new("go")
-        .args(["tool", "pprof", "-top"])
-        .arg(&file)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&top.stdout).into_owned();
-    assert!(
-        text.contains("open_many"),
-        "{text}{}",
-        String::from_utf8_lossy(&top.stderr)
+}
+
+#[test]
+fn go_tool_pprof_and_scrapers_fetch_a_profile_with_the_token() {
+    // The newest Go builds its tools when they are used, from sources that are not installed.
+    let Some(go) = testkit::go_toolchain(21) else {
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let mut command = fdguard();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--no-evidence"]);
+    command.arg("--state").arg(state.path());
+    let token = state.path().join("token");
+    command.arg("--token-file").arg(&token);
+    // As in a container without /tmp: the answer is made in the directory of the state.
+    command.env("TMPDIR", "/nonexistent");
+    let served = ServeProcess::launch(state, command, &[]);
+    let token = std::fs::read_to_string(&token).unwrap();
+    let token = token.trim();
+    let (traced, pid) = traced();
+    let fetch = |user: &str| {
+        let url = format!("http://{user}{}/debug/pprof/fds?pid={pid}", served.address);
+        let done = go
+            .command()
+            // With a number of seconds it adds a parameter.
+            .args(["tool", "pprof", "-seconds", "1", "-top", &url])
+            .env("PPROF_TMPDIR", served.state.path())
+            .output()
+            .unwrap();
+        [done.stdout, done.stderr].concat()
+    };
+    let top = fetch(&format!("pprof:{token}@"));
+    let refused = fetch(&format!("pprof:{token}x@"));
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    let path = format!("/debug/pprof/fds?pid={pid}");
+    let plain = served.get_with(&path, &bearer);
+    let scraped = served.get_with(&format!("{path}&seconds=10&debug=0&gc=1"), &bearer);
+    let wrong = served.get_with(&format!("{path}&second=10"), &bearer).0;
+    end(traced);
+    let (top, refused) = (
+        String::from_utf8_lossy(&top),
+        String::from_utf8_lossy(&refused),
     );
+    assert!(top.contains("open_many"), "{top}");
+    assert!(refused.contains("401 Unauthorized"), "{refused}");
+    for (status, profile) in [plain, scraped] {
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&profile));
+        assert!(profile.starts_with(&[0x1f, 0x8b]), "gzip");
+    }
+    assert_eq!(wrong, 400);
 }
 
 const HOLD: &str = "

@@ -92,6 +92,10 @@ fn a_critical_finding_leaves_a_bundle_of_the_real_doctor() {
         diagnosis.to_string().contains(&format!("\"pid\":{pid}")),
         "{diagnosis}"
     );
+    // The doctor is a process of its own, and what it took is not hidden.
+    testkit::wait_until("the doctor's time", || {
+        served.overview()["own"]["children_cpu_seconds"].as_f64() > Some(0.0)
+    });
     victim.finish();
     let (_state, log) = served.stop();
     assert!(log.contains("event=evidence_kept "), "{log}");
