@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use fdguard_core::workload::Workload;
-use fdguard_probe::{Error, Options, Probe, Radar};
+use fdguard_core::workload::{PodSelector, ProcessGroup, Workload};
+use fdguard_probe::{Options, Probe, Radar};
 use testkit::FakeProc;
 
 const WEB: &str = "3f4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
@@ -68,6 +68,39 @@ fn the_name_of_a_container_is_read_where_its_runtime_keeps_it() {
 }
 
 #[test]
+fn podman_keeps_a_list_of_containers_for_each_storage_driver() {
+    for driver in ["overlay", "vfs", "btrfs", "zfs"] {
+        let mut tree = FakeProc::new();
+        add(&mut tree, 10, &format!("0::/libpod_parent/libpod-{DB}"));
+        tree.file(
+            &format!("var/lib/containers/storage/{driver}-containers/containers.json"),
+            format!(r#"[{{"id":"{DB}","names":["db"]}}]"#),
+        );
+        assert_eq!(
+            label(&tree, 10).as_deref(),
+            Some("container db"),
+            "{driver}"
+        );
+    }
+}
+
+#[test]
+fn cri_o_keeps_a_bundle_of_each_container_for_each_storage_driver() {
+    for driver in ["overlay", "vfs", "btrfs", "zfs"] {
+        let mut tree = FakeProc::new();
+        add(&mut tree, 10, &format!("0::/kubepods/pod{POD}/crio-{WEB}"));
+        let dir = format!("run/containers/storage/{driver}-containers/{WEB}/userdata");
+        tree.file(
+            &format!("{dir}/config.json"),
+            r#"{"annotations":{"io.kubernetes.container.name":"nginx",
+                "io.kubernetes.pod.name":"cart-0","io.kubernetes.pod.namespace":"shop"}}"#,
+        );
+        let named = Some("pod shop/cart-0 (nginx)");
+        assert_eq!(label(&tree, 10).as_deref(), named, "{driver}");
+    }
+}
+
+#[test]
 fn without_the_state_of_the_runtime_the_id_is_what_is_known() {
     let mut tree = FakeProc::new();
     add(&mut tree, 10, &format!("0::/docker/{WEB}"));
@@ -126,6 +159,27 @@ fn containerd_names_pod_and_container_in_its_bundle() {
     assert_eq!(label(&tree, 10).as_deref(), Some("pod shop/cart-0 (nginx)"));
 }
 
+/// The processes of the containers that people may mean.
+fn in_container(probe: &Probe, wanted: &str) -> Vec<u32> {
+    let groups = probe.containers(wanted).unwrap();
+    let found = groups.iter().map(|group| probe.in_group(group).unwrap());
+    found.flatten().collect()
+}
+
+#[test]
+fn the_name_of_a_container_counts_more_than_ids_that_begin_so() {
+    let mut tree = FakeProc::new();
+    add(&mut tree, 10, &format!("0::/docker/{DB}"));
+    add(&mut tree, 11, &format!("0::/docker/{WEB}"));
+    tree.file(
+        &format!("var/lib/docker/containers/{WEB}/config.v2.json"),
+        r#"{"Name":"/aa"}"#,
+    );
+    let probe = probe(&tree);
+    assert_eq!(in_container(&probe, "aa"), [11]);
+    assert_eq!(in_container(&probe, "aa4"), [10]);
+}
+
 #[test]
 fn processes_are_selected_by_container_unit_and_pod() {
     let mut tree = FakeProc::new();
@@ -140,15 +194,21 @@ fn processes_are_selected_by_container_unit_and_pod() {
     );
     tree.file(&format!("var/log/pods/shop_cart-0_{POD}/x/0.log"), "");
     let probe = probe(&tree);
-    let found = |pids: Result<Vec<u32>, Error>| pids.unwrap();
-    assert_eq!(found(probe.in_container("web")), [10]);
-    assert_eq!(found(probe.in_container("3f4c")), [10]);
-    assert_eq!(found(probe.in_container("aa4c")), [11]);
-    assert!(found(probe.in_container("")).is_empty());
-    assert!(found(probe.in_container("nobody")).is_empty());
-    assert_eq!(found(probe.of_unit("web")), [12]);
-    assert_eq!(found(probe.in_pod("shop", "cart-0")), [13]);
-    assert!(found(probe.in_pod("other", "cart-0")).is_empty());
+    assert_eq!(in_container(&probe, "web"), [10]);
+    assert_eq!(in_container(&probe, "3f4c"), [10]);
+    assert_eq!(in_container(&probe, "aa4c"), [11]);
+    assert!(in_container(&probe, "").is_empty());
+    assert!(in_container(&probe, "nobody").is_empty());
+    let found = |group: ProcessGroup| probe.in_group(&group).unwrap();
+    assert_eq!(found(ProcessGroup::Unit("web".to_owned())), [12]);
+    let pod = |namespace: &str| {
+        ProcessGroup::Pod(PodSelector {
+            namespace: namespace.to_owned(),
+            name: "cart-0".to_owned(),
+        })
+    };
+    assert_eq!(found(pod("shop")), [13]);
+    assert!(found(pod("other")).is_empty());
     let mut view = Radar::new().scan(&probe).unwrap();
     probe.name_rows(&mut view.rows);
     let named = view.rows.iter().filter(|row| row.workload.is_some());
@@ -226,7 +286,7 @@ fn a_container_of_podman_has_the_name_that_podman_gave_it() {
     if workload.is_none_or(|one| one.container.is_none()) {
         return testkit::skip("podman placed the container in no cgroup of its own");
     }
-    assert_eq!(probe.in_container(&name).unwrap(), [pid]);
-    assert_eq!(probe.in_container(&id[..12]).unwrap(), [pid]);
+    assert_eq!(in_container(&probe, &name), [pid]);
+    assert_eq!(in_container(&probe, &id[..12]), [pid]);
     drop(container);
 }
