@@ -18,6 +18,7 @@ pub mod fleet;
 pub mod history_record;
 mod host_clock;
 mod http_client;
+mod limited_child;
 mod metric_sink;
 pub mod metrics;
 pub mod onset;
