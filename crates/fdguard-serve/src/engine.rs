@@ -12,16 +12,18 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::workload::Workload;
 use fdguard_diagnose::watching::{LookDepth, Trouble};
-use fdguard_probe::{ExecutableStamp, Probe, Radar};
-use fdguard_proc::ProcKey;
-use jiff::Timestamp;
+use fdguard_probe::{Probe, Radar};
+use fdguard_proc::{BootId, ProcKey};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::CpuBudget;
 use crate::common_workload::common_workload;
 use crate::finding_book::{FindingBook, FindingChange, FindingState};
 use crate::overview::{ClassTally, LimitTime, Overview, OwnCost, ServiceView, WatchedView};
 use crate::own_cost;
+use crate::past_services::{self, Continuation, KeptService, PastServices, ServingMoment};
 use crate::process_watch::{self, ProcessWatch};
+use crate::program_stamp::ProgramStamp;
 use crate::rate_window::RateWindow;
 use crate::roster::{Roster, RosterEvent, RosterService, ServiceId};
 use crate::service::{ServiceKey, ServiceKind};
@@ -50,8 +52,12 @@ pub(crate) struct Engine<'p> {
     watched: HashMap<ProcKey, ProcessWatch<'p>>,
     /// The unit, container and pod of each process.
     workloads: HashMap<ProcKey, Option<Workload>>,
-    /// What the eldest process of each service executes.
-    executables: HashMap<ServiceId, Option<ExecutableStamp>>,
+    /// The program of the eldest process of each service.
+    programs: HashMap<ServiceId, Option<ProgramStamp>>,
+    /// What ran before this start.
+    past: PastServices,
+    /// The running boot; `None` if it cannot be read.
+    boot: Option<BootId>,
     rates: HashMap<ServiceId, RateWindow>,
     pub(crate) book: FindingBook,
     budget: CpuBudget,
@@ -60,22 +66,46 @@ pub(crate) struct Engine<'p> {
     troubles: Vec<Gap>,
 }
 
+/// When a tick is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TickTime {
+    /// Since the loop began, without jumps.
+    pub(crate) now: Duration,
+    /// The time of day.
+    pub(crate) at: Timestamp,
+    /// Since the machine started.
+    pub(crate) uptime: Duration,
+}
+
 /// A change to report.
 #[derive(Clone, Debug)]
 pub(crate) enum ServeEvent {
     Appeared(ServiceKey),
-    Stopped(ServiceKey),
+    Stopped {
+        service: ServiceKey,
+        /// While fdguard serve did not run.
+        is_past: bool,
+    },
     Restarted {
         service: ServiceKey,
         old: u32,
         new: u32,
         /// Whether the program was replaced; `None` if that could not be read.
         deploy: Option<bool>,
+        /// When it began, if fdguard serve did not run then.
+        past: Option<Timestamp>,
     },
     Finding {
         change: FindingChange,
         id: u64,
     },
+}
+
+impl ServeEvent {
+    /// Whether a service began, ended or was restarted.
+    pub(crate) fn is_of_service(&self) -> bool {
+        !matches!(self, Self::Finding { .. })
+    }
 }
 
 impl<'p> Engine<'p> {
@@ -84,6 +114,7 @@ impl<'p> Engine<'p> {
         options: EngineOptions,
         settings: RuleSettings,
         book: FindingBook,
+        past: PastServices,
     ) -> Self {
         let budget = CpuBudget::new(options.budget);
         Self {
@@ -94,7 +125,9 @@ impl<'p> Engine<'p> {
             roster: Roster::default(),
             watched: HashMap::new(),
             workloads: HashMap::new(),
-            executables: HashMap::new(),
+            programs: HashMap::new(),
+            past,
+            boot: fdguard_proc::process::current_boot().ok(),
             rates: HashMap::new(),
             book,
             budget,
@@ -103,15 +136,16 @@ impl<'p> Engine<'p> {
         }
     }
 
-    /// One tick. `now` is monotonic, `at` the time of day.
-    pub(crate) fn tick(&mut self, now: Duration, at: Timestamp) -> (Overview, Vec<ServeEvent>) {
+    /// One tick.
+    pub(crate) fn tick(&mut self, time: TickTime) -> (Overview, Vec<ServeEvent>) {
+        let TickTime { now, at, .. } = time;
         let started = Instant::now();
         let cpu = own_cost::cpu_time();
         self.budget.advance(now);
         self.settings.today = at.to_zoned(jiff::tz::TimeZone::UTC).date();
         let view = self.scan();
         let seconds = now.as_secs_f64();
-        let mut events = self.enrol(&view, seconds, at);
+        let mut events = self.enrol(&view, time);
         self.budget
             .spend_scan(own_cost::cpu_time().saturating_sub(cpu));
         self.choose(seconds);
@@ -145,14 +179,15 @@ impl<'p> Engine<'p> {
     }
 
     /// Assigns processes to services.
-    fn enrol(&mut self, view: &HostView, now: f64, at: Timestamp) -> Vec<ServeEvent> {
+    fn enrol(&mut self, view: &HostView, time: TickTime) -> Vec<ServeEvent> {
         if view.rows.is_empty() {
             // A scan that failed does not mean that everything has ended.
             return Vec::new();
         }
         let names = ServiceNames::new(self.probe, view);
         let workloads = &mut self.workloads;
-        let happened = self.roster.observe(view, now, at, |row| {
+        let now = time.now.as_secs_f64();
+        let happened = self.roster.observe(view, now, time.at, |row| {
             let (service, workload) = names.find(row);
             if let Some(key) = row.key() {
                 workloads.insert(key, workload);
@@ -161,23 +196,24 @@ impl<'p> Engine<'p> {
         });
         let mut events = Vec::new();
         for event in happened {
-            events.extend(self.follow(&event));
+            events.extend(self.follow(&event, time));
         }
+        let stopped = self.past.stopped().into_iter();
+        events.extend(stopped.map(|service| ServeEvent::Stopped {
+            service,
+            is_past: true,
+        }));
+        self.past.forget(now);
         events
     }
 
-    fn follow(&mut self, event: &RosterEvent) -> Option<ServeEvent> {
+    fn follow(&mut self, event: &RosterEvent, time: TickTime) -> Option<ServeEvent> {
         let key = |roster: &Roster, id: &ServiceId| Some(roster.service(*id)?.key.clone());
         match event {
-            RosterEvent::Appeared { service } => {
-                let eldest = self.roster.service(*service)?.members.first().copied();
-                let stamp = eldest.and_then(|key| self.probe.executable(key.pid));
-                self.executables.insert(*service, stamp);
-                Some(ServeEvent::Appeared(key(&self.roster, service)?))
-            }
+            RosterEvent::Appeared { service } => self.follow_appearance(*service, time),
             RosterEvent::Restarted { service, old, new } => {
-                let stamp = self.probe.executable(new.pid);
-                let before = self.executables.insert(*service, stamp).flatten();
+                let stamp = ProgramStamp::read(self.probe, new.pid);
+                let before = self.programs.insert(*service, stamp.clone()).flatten();
                 if let Some(rate) = self.rates.get_mut(service) {
                     rate.restart();
                 }
@@ -185,18 +221,73 @@ impl<'p> Engine<'p> {
                     service: key(&self.roster, service)?,
                     old: old.pid,
                     new: new.pid,
-                    deploy: before.zip(stamp).map(|(before, now)| before != now),
+                    deploy: is_deploy(before.as_ref(), stamp.as_ref()),
+                    past: None,
                 })
             }
-            RosterEvent::Stopped { service } => {
-                Some(ServeEvent::Stopped(key(&self.roster, service)?))
-            }
+            RosterEvent::Stopped { service } => Some(ServeEvent::Stopped {
+                service: key(&self.roster, service)?,
+                is_past: false,
+            }),
             RosterEvent::Exited { process } => {
                 self.watched.remove(process);
                 self.workloads.remove(process);
                 None
             }
         }
+    }
+
+    /// A service is seen for the first time since the start: it is new, or goes on.
+    fn follow_appearance(&mut self, id: ServiceId, time: TickTime) -> Option<ServeEvent> {
+        let service = self.roster.service(id)?;
+        let key = service.key.clone();
+        let eldest = service.eldest();
+        let read = |probe| ProgramStamp::read(probe, eldest?.pid);
+        let met = self
+            .boot
+            .and_then(|boot| self.past.meet(&key, &service.members, boot));
+        match met {
+            None => {
+                self.programs.insert(id, read(self.probe));
+                Some(ServeEvent::Appeared(key))
+            }
+            Some(Continuation::Continued(kept)) => {
+                // A file that was replaced since is not what its processes run.
+                self.programs.insert(id, kept.program);
+                None
+            }
+            Some(Continuation::Restarted(kept)) => {
+                let stamp = read(self.probe);
+                let deploy = is_deploy(kept.program.as_ref(), stamp.as_ref());
+                self.programs.insert(id, stamp);
+                let new = eldest?;
+                Some(ServeEvent::Restarted {
+                    service: key,
+                    old: kept.process.pid,
+                    new: new.pid,
+                    deploy,
+                    past: Some(began_at(new, time).max(self.past.moment()?.at)),
+                })
+            }
+        }
+    }
+
+    /// What the history has to know, so that the next start can go on.
+    pub(crate) fn running(&self, time: TickTime) -> Option<(ServingMoment, Vec<KeptService>)> {
+        let moment = ServingMoment {
+            at: time.at,
+            boot: self.boot?,
+            uptime: time.uptime.as_secs_f64(),
+        };
+        let running = self.roster.services();
+        let running = running.filter_map(|(id, service)| {
+            Some(KeptService {
+                key: service.key.clone(),
+                process: service.eldest().filter(|_| service.has_run())?,
+                program: self.programs.get(&id).cloned().flatten(),
+            })
+        });
+        Some((moment, running.collect()))
     }
 
     /// Begins and ends watches.
@@ -344,7 +435,7 @@ impl<'p> Engine<'p> {
         }
         self.rates
             .retain(|id, _| self.roster.service(*id).is_some());
-        self.executables
+        self.programs
             .retain(|id, _| self.roster.service(*id).is_some());
         let with_rate = services.into_iter().map(|(id, mut service)| {
             service.growth_per_second = self.rates.get(&id).and_then(RateWindow::per_second);
@@ -476,6 +567,17 @@ impl<'p> Engine<'p> {
             )
         })
     }
+}
+
+fn is_deploy(before: Option<&ProgramStamp>, now: Option<&ProgramStamp>) -> Option<bool> {
+    before?.is_replaced_by(now?)
+}
+
+/// When a process began, by the time of day.
+fn began_at(process: ProcKey, time: TickTime) -> Timestamp {
+    let age = time.uptime.as_secs_f64() - process.start_ticks as f64 / past_services::TICKS;
+    let age = SignedDuration::try_from_secs_f64(age.max(0.0)).unwrap_or_default();
+    time.at.checked_sub(age).unwrap_or(time.at)
 }
 
 /// The shortest time to each limit.

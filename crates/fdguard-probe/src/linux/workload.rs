@@ -17,6 +17,7 @@ use fdguard_core::{Pid, Text};
 use fdguard_proc::cgroup::{self, CgroupContainer, CgroupNames};
 use fdguard_proc::{cmdline, environ};
 
+use super::program::ContainerImage;
 use super::{Probe, files};
 use crate::Error;
 use crate::parse::runtime_state::{self, RuntimeNames};
@@ -207,6 +208,21 @@ impl Probe {
         self.names.workload(&cgroup)
     }
 
+    /// The image of a process's container, where the runtime's files have its id.
+    #[must_use]
+    pub fn image(&self, pid: Pid) -> ContainerImage {
+        let Ok(cgroup) = files::read(&self.proc, format!("{pid}/cgroup")) else {
+            return ContainerImage::Unknown;
+        };
+        match CgroupNames::parse(&cgroup).container {
+            None => ContainerImage::Outside,
+            Some(container) => match self.names.container(&container).image {
+                None => ContainerImage::Unknown,
+                Some(id) => ContainerImage::Id(id),
+            },
+        }
+    }
+
     /// Adds names to the rows of a scan. One more file is read for each.
     pub fn name_rows(&self, rows: &mut [HostRow]) {
         for row in rows {
@@ -263,18 +279,6 @@ impl Probe {
     }
 }
 
-/// The file that a process executes: another stamp after a restart means that the program was
-/// replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExecutableStamp {
-    /// Device and inode.
-    pub file: (u64, u64),
-    /// Bytes.
-    pub size: i64,
-    /// When it was last written, in seconds and nanoseconds since the epoch.
-    pub modified: (i64, i64),
-}
-
 impl Probe {
     /// The arguments of a process; `None` if they cannot be read.
     #[must_use]
@@ -289,17 +293,5 @@ impl Probe {
     pub fn variable(&self, pid: Pid, name: &str) -> Option<Text> {
         let bytes = files::read_pieces(&self.proc, format!("{pid}/environ")).ok()?;
         environ::values(&bytes, name).next().map(Text::from)
-    }
-
-    /// The file that a process executes; `None` if it cannot be read.
-    #[must_use]
-    pub fn executable(&self, pid: Pid) -> Option<ExecutableStamp> {
-        let path = format!("{pid}/exe");
-        let stat = rustix::fs::statat(&self.proc, path, rustix::fs::AtFlags::empty()).ok()?;
-        Some(ExecutableStamp {
-            file: (stat.st_dev, stat.st_ino),
-            size: stat.st_size,
-            modified: (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).ok()?),
-        })
     }
 }

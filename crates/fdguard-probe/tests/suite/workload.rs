@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use fdguard_core::workload::{PodSelector, ProcessGroup, Workload};
-use fdguard_probe::{Options, Probe, Radar};
+use fdguard_probe::{ContainerImage, Options, Probe, Radar};
 use testkit::FakeProc;
 
 const WEB: &str = "3f4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
@@ -216,6 +216,47 @@ fn processes_are_selected_by_container_unit_and_pod() {
         named.map(|row| row.pid).collect::<Vec<_>>(),
         [10, 11, 12, 13]
     );
+}
+
+#[test]
+fn files_are_found_where_the_process_sees_them() {
+    let mut tree = FakeProc::new();
+    add(&mut tree, 10, &format!("0::/docker/{WEB}"));
+    tree.file("inside/srv/v1/app.py", "1");
+    let at = |path: &str| tree.root().join(path);
+    std::os::unix::fs::symlink("/srv/v1", at("inside/srv/current")).unwrap();
+    std::os::unix::fs::symlink(at("inside"), at("10/root")).unwrap();
+    std::os::unix::fs::symlink(at("inside/srv"), at("10/cwd")).unwrap();
+    let probe = probe(&tree);
+    let found = probe.file_of(10, "/srv/v1/app.py").unwrap();
+    assert_eq!(found.size, 1);
+    assert_eq!(probe.file_of(10, "/srv/current/app.py"), Some(found));
+    assert_eq!(probe.file_of(10, "v1/app.py"), Some(found));
+    assert_eq!(probe.file_of(10, "/srv"), None, "a directory");
+    assert_eq!(
+        probe.file_of(10, "/etc/hostname"),
+        None,
+        "outside of its root"
+    );
+}
+
+#[test]
+fn the_image_of_a_container_is_known_where_its_runtime_says() {
+    let mut tree = FakeProc::new();
+    add(&mut tree, 10, &format!("0::/docker/{WEB}"));
+    add(&mut tree, 11, &format!("0::/docker/{DB}"));
+    add(&mut tree, 12, "0::/system.slice/web.service");
+    tree.file(
+        &format!("var/lib/docker/containers/{WEB}/config.v2.json"),
+        r#"{"Name":"/web","Image":"sha256:11aa"}"#,
+    );
+    let probe = probe(&tree);
+    assert_eq!(
+        probe.image(10),
+        ContainerImage::Id("sha256:11aa".to_owned())
+    );
+    assert_eq!(probe.image(11), ContainerImage::Unknown);
+    assert_eq!(probe.image(12), ContainerImage::Outside);
 }
 
 /// Ends the container with the test.

@@ -8,11 +8,13 @@
 mod file;
 mod kept_findings;
 mod query;
+mod running;
 mod writer;
 
 pub(crate) use file::StoreFile;
 pub use file::{StoreError, StoreOptions};
 pub use query::{ServiceHistory, ServiceMoment, read_history, read_moment, read_services};
+pub(crate) use running::RunningNote;
 pub(crate) use writer::StoreWriter;
 
 #[cfg(test)]

@@ -305,8 +305,11 @@ fn a_history_of_the_layout_before_is_continued() {
     file.write(&batch(1, 1)).unwrap();
     drop(file);
     let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch("ALTER TABLE sample DROP COLUMN targets; PRAGMA user_version = 1;")
-        .unwrap();
+    old.execute_batch(
+        "ALTER TABLE sample DROP COLUMN targets; DROP TABLE serving; DROP TABLE running;
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
     drop(old);
     let (mut file, aside) = StoreFile::open(options(&path, 1 << 26), minute(2)).unwrap();
     assert_eq!(aside, None);

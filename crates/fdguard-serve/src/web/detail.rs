@@ -41,6 +41,8 @@ struct ServiceDocument {
     findings: Vec<FindingRecord>,
     /// Absent without a history.
     history: Option<ServiceHistory>,
+    /// Why the history cannot be read; absent if it can, or if there is none.
+    history_error: Option<String>,
 }
 
 pub(super) async fn service(
@@ -60,20 +62,28 @@ pub(super) async fn service(
     let since = length
         .ok()
         .and_then(|length| Timestamp::now().checked_sub(length).ok());
-    let mut histories = match api.sources.history.clone() {
-        None => Vec::new(),
+    let read = match api.sources.history.clone() {
+        None => Ok(Vec::new()),
         Some(path) => {
             let name = query.name.clone();
-            // A history that cannot be read is absent; its error is in the overview.
-            api.dear(move || Ok(store::read_history(&path, &name, since).unwrap_or_default()))
+            api.dear(move || Ok(store::read_history(&path, &name, since)))
                 .await?
         }
+    };
+    let (mut histories, history_error) = match read {
+        Ok(histories) => (histories, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
     };
     histories.retain(|history| is_it(&history.service));
     let history = histories.into_iter().next();
     let key = now.as_ref().map(|view| view.key.clone());
     let key = key.or_else(|| history.as_ref().map(|history| history.service.clone()));
     let Some(key) = key else {
+        if let Some(why) = history_error {
+            let detail = format!("the history cannot be read: {why}");
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(Problem::new(status, "no-history", detail));
+        }
         let detail = format!("no service is named {:?}", query.name);
         return Err(Problem::new(StatusCode::NOT_FOUND, "unknown", detail));
     };
@@ -93,6 +103,7 @@ pub(super) async fn service(
         watched: watched.collect(),
         findings: findings.collect(),
         history,
+        history_error,
         service: key,
     })
     .into_response())
