@@ -112,7 +112,9 @@ impl StoreError {
             return matches!(self, Self::Layout { .. });
         };
         let code = source.sqlite_error_code();
-        matches!(code, Some(DatabaseCorrupt | NotADatabase))
+        let extended = source.sqlite_error().map(|error| error.extended_code);
+        let is_cut = extended == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ);
+        is_cut || matches!(code, Some(DatabaseCorrupt | NotADatabase))
     }
 
     /// Whether there is no room on the disk: this may change.

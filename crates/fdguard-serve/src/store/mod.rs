@@ -19,3 +19,5 @@ pub(crate) use writer::StoreWriter;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trouble_tests;

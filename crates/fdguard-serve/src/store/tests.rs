@@ -13,7 +13,7 @@ use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, HistorySamp
 use crate::overview::{ClassTally, TargetTally};
 use crate::service::{ServiceKey, ServiceKind};
 
-fn options(path: &Path, max_disk: u64) -> StoreOptions {
+pub(super) fn options(path: &Path, max_disk: u64) -> StoreOptions {
     StoreOptions {
         path: path.to_owned(),
         keep: Duration::from_secs(7 * 86_400),
@@ -21,15 +21,15 @@ fn options(path: &Path, max_disk: u64) -> StoreOptions {
     }
 }
 
-fn minute(minute: i64) -> Timestamp {
+pub(super) fn minute(minute: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
 }
 
-fn web() -> ServiceKey {
+pub(super) fn web() -> ServiceKey {
     ServiceKey::new(ServiceKind::Unit, "web.service")
 }
 
-fn batch(at: i64, services: usize) -> HistoryBatch {
+pub(super) fn batch(at: i64, services: usize) -> HistoryBatch {
     let sample = |n: usize| {
         let sample = HistorySample {
             at: minute(at),
@@ -61,7 +61,7 @@ fn batch(at: i64, services: usize) -> HistoryBatch {
     }
 }
 
-fn opened(at: i64) -> HistoryEvent {
+pub(super) fn opened(at: i64) -> HistoryEvent {
     HistoryEvent {
         at: minute(at),
         event: "opened".to_owned(),
