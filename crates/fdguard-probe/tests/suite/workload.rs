@@ -1,11 +1,8 @@
 //! Names of units, containers and pods, from trees shaped like those of the runtimes.
 
-use std::path::Path;
-use std::process::Command;
-
 use fdguard_core::workload::{PodSelector, ProcessGroup, Workload};
 use fdguard_probe::{ContainerImage, Options, Probe, Radar};
-use testkit::FakeProc;
+use testkit::{FakeProc, PodmanContainer};
 
 const WEB: &str = "3f4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
 const DB: &str = "aa4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
@@ -259,75 +256,19 @@ fn the_image_of_a_container_is_known_where_its_runtime_says() {
     assert_eq!(probe.image(12), ContainerImage::Outside);
 }
 
-/// Ends the container with the test.
-struct PodmanContainer(String);
-
-impl Drop for PodmanContainer {
-    fn drop(&mut self) {
-        let removed = Command::new("podman")
-            .args(["rm", "-f", "-t", "0", &self.0])
-            .output();
-        drop(removed);
-    }
-}
-
-/// A container of an image from one local file, as nothing is fetched; or why there is none.
-fn busybox_container(name: &str) -> Result<PodmanContainer, String> {
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"];
-    let mut busybox = busybox.into_iter().filter(|path| Path::new(path).is_file());
-    let busybox = busybox
-        .next()
-        .ok_or("no static busybox to make an image from")?;
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("bin")).unwrap();
-    std::fs::copy(busybox, dir.path().join("bin/busybox")).unwrap();
-    let tar = dir.path().join("root.tar");
-    let mut pack = Command::new("tar");
-    pack.arg("-cf")
-        .arg(&tar)
-        .arg("-C")
-        .arg(dir.path())
-        .arg("bin");
-    assert!(pack.status().unwrap().success());
-    let image = format!("localhost/{name}");
-    let mut import = Command::new("podman");
-    import.arg("import").arg(&tar).arg(&image);
-    if !import.output().unwrap().status.success() {
-        return Err("podman cannot import an image here".to_owned());
-    }
-    let mut run = Command::new("podman");
-    run.args(["run", "-d", "--rm", "--network", "none", "--name", name]);
-    run.args([&image, "/bin/busybox", "sleep", "600"]);
-    let container = PodmanContainer(name.to_owned());
-    if !run.output().unwrap().status.success() {
-        return Err("podman cannot run a container here".to_owned());
-    }
-    Ok(container)
-}
-
 #[test]
 fn a_container_of_podman_has_the_name_that_podman_gave_it() {
-    if !testkit::have("podman") {
-        return testkit::skip("podman is not installed");
-    }
     let name = format!("fdguard-names-{}", std::process::id());
-    let container = match busybox_container(&name) {
+    let container = match PodmanContainer::start(&name) {
         Ok(container) => container,
         Err(why) => return testkit::skip(&why),
     };
     let probe = Probe::new().unwrap();
-    let inspected = Command::new("podman")
-        .args(["inspect", "-f", "{{.State.Pid}} {{.Id}}", &name])
-        .output()
-        .unwrap();
-    let text = String::from_utf8(inspected.stdout).unwrap();
-    let (pid, id) = text.trim().split_once(' ').unwrap();
-    let pid: u32 = pid.parse().unwrap();
-    let workload = probe.workload(pid);
-    if workload.is_none_or(|one| one.container.is_none()) {
-        return testkit::skip("podman placed the container in no cgroup of its own");
-    }
+    let pid = container.pid();
     assert_eq!(in_container(&probe, &name), [pid]);
-    assert_eq!(in_container(&probe, &id[..12]), [pid]);
-    drop(container);
+    assert_eq!(in_container(&probe, &container.id()[..12]), [pid]);
+    let workload = probe.workload(pid).unwrap().container.unwrap();
+    assert_eq!(workload.id, container.id());
+    assert_eq!(workload.name, Some(name));
+    assert!(matches!(probe.image(pid), ContainerImage::Id(_)));
 }

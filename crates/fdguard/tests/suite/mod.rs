@@ -68,6 +68,7 @@ mod nobody;
 mod old_userland;
 mod orders;
 mod phases;
+mod podman;
 mod profile;
 mod progress;
 mod real;
