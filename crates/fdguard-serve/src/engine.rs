@@ -422,7 +422,10 @@ impl<'p> Engine<'p> {
         let services: Vec<(ServiceId, ServiceView)> = self
             .roster
             .services()
-            .filter(|(_, service)| !service.members.is_empty())
+            // A service without processes is shown while a finding about it is open.
+            .filter(|(_, service)| !service.members.is_empty() || open.contains_key(&service.key))
+            .collect::<Vec<_>>()
+            .into_iter()
             .map(|(id, service)| {
                 let findings = open.remove(&service.key).unwrap_or_default();
                 (id, self.service_view(service, findings))
@@ -442,6 +445,11 @@ impl<'p> Engine<'p> {
             service
         });
         let mut services: Vec<ServiceView> = with_rate.collect();
+        // Findings of an earlier start about services that do not run.
+        services.extend(
+            open.into_iter()
+                .map(|(key, findings)| ended_service(key, findings, at)),
+        );
         services.sort_by(|a, b| a.key.cmp(&b.key));
         own_cost::measure(&mut self.cost);
         let mut gaps = view.gaps.clone();
@@ -566,6 +574,27 @@ impl<'p> Engine<'p> {
                 "run fdguard serve as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
             )
         })
+    }
+}
+
+/// A service with open findings and without processes.
+fn ended_service(key: &ServiceKey, findings: Vec<u64>, at: Timestamp) -> ServiceView {
+    ServiceView {
+        key: key.clone(),
+        workload: None,
+        processes: 0,
+        watched: 0,
+        open_fds: None,
+        limit: None,
+        usage_ratio: None,
+        growth_per_second: None,
+        verdict: Verdict::Unknown,
+        seconds_to_limit: Vec::new(),
+        classes: None,
+        targets: None,
+        findings,
+        restarts: 0,
+        since: at,
     }
 }
 

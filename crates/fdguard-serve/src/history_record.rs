@@ -115,7 +115,8 @@ impl SampleFilter {
         overview: &Overview,
         now: f64,
     ) -> Vec<(ServiceKey, HistorySample)> {
-        let running: Vec<&ServiceView> = overview.services.iter().collect();
+        let running = overview.services.iter().filter(|view| view.processes > 0);
+        let running: Vec<&ServiceView> = running.collect();
         let due = running.iter().filter(|view| self.is_due(view, now));
         let due: Vec<&&ServiceView> = due.collect();
         for view in &due {

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use super::state_limit;
 use crate::finding_book::{AcceptedFinding, FindingKey};
 use crate::history_record::{HistoryBatch, HistoryEvent, HistorySample};
 use crate::service::{ServiceKey, ServiceKind};
@@ -30,6 +31,8 @@ CREATE TABLE running (
 ";
 /// How long to wait for a reader.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A file may always have this many pages.
+const LEAST_PAGES: i64 = 64;
 /// Rows that are removed at a time when the file is too large.
 const REMOVED: i64 = 2_000;
 
@@ -59,7 +62,7 @@ pub struct StoreOptions {
     pub path: PathBuf,
     /// Older rows are removed.
     pub keep: Duration,
-    /// The largest size in bytes.
+    /// The most bytes on disk: three quarters for the history, the rest for what is beside it.
     pub max_disk: u64,
 }
 
@@ -288,10 +291,7 @@ impl StoreFile {
                  PRAGMA journal_size_limit = 4194304; PRAGMA wal_autocheckpoint = 400;",
             )
             .map_err(sql)?;
-        let pages = i64::try_from(options.max_disk).unwrap_or(i64::MAX) / page.max(512);
-        connection
-            .pragma_update_and_check(None, "max_page_count", pages.max(64), |_| Ok(()))
-            .map_err(sql)?;
+        limit_pages(&connection, options, page).map_err(sql)?;
         if found == 0 {
             lay_out(&connection, &[TABLES, RUNNING].concat()).map_err(sql)?;
         } else if (1..LAYOUT).contains(&found) {
@@ -436,7 +436,7 @@ impl StoreFile {
                 let text = format!("DELETE FROM {table} WHERE at < ?1");
                 self.connection.execute(&text, [before])?;
             }
-            let most = i64::try_from(self.options.max_disk).unwrap_or(i64::MAX) / 10 * 9;
+            let most = most_bytes(&self.options) / 10 * 9;
             while self.used()? > most {
                 let removed = self.connection.execute(
                     "DELETE FROM sample WHERE (service, at) IN
@@ -458,9 +458,25 @@ impl StoreFile {
                  AND id NOT IN (SELECT service FROM running)",
                 [],
             )?;
-            Ok(())
+            self.shrink()
         };
-        trim().map_err(|source| sql(&self.options.path, source))
+        let trimmed = trim().map_err(|source| sql(&self.options.path, source));
+        state_limit::remove_beyond(&self.options.path, self.options.max_disk, self.bytes());
+        trimmed
+    }
+
+    /// A file from the time of a larger limit is written anew.
+    fn shrink(&self) -> rusqlite::Result<()> {
+        let page = pragma(&self.connection, "page_size")?;
+        let pages: i64 = pragma(&self.connection, "page_count")?;
+        if pages * page <= most_bytes(&self.options).max(LEAST_PAGES * page) {
+            return Ok(());
+        }
+        self.connection.execute_batch("VACUUM")?;
+        let is_done = |_: &rusqlite::Row<'_>| Ok(());
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], is_done)?;
+        limit_pages(&self.connection, &self.options, page)
     }
 
     /// Bytes in pages that hold something.
@@ -480,6 +496,17 @@ impl StoreFile {
         });
         sizes.map(|stat| stat.len()).sum()
     }
+}
+
+/// The most bytes of the file itself.
+fn most_bytes(options: &StoreOptions) -> i64 {
+    i64::try_from(state_limit::of_history(options.max_disk)).unwrap_or(i64::MAX)
+}
+
+/// A file that is larger already keeps its size until it is shrunk.
+fn limit_pages(connection: &Connection, options: &StoreOptions, page: i64) -> rusqlite::Result<()> {
+    let pages = (most_bytes(options) / page.max(512)).max(LEAST_PAGES);
+    connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
 }
 
 /// Opens the file for reading only.

@@ -9,6 +9,7 @@ mod file;
 mod kept_findings;
 mod query;
 mod running;
+mod state_limit;
 mod writer;
 
 pub(crate) use file::StoreFile;

@@ -185,6 +185,30 @@ fn the_size_stays_below_its_bound_and_the_oldest_rows_go_first() {
 }
 
 #[test]
+fn a_file_from_the_time_of_a_larger_limit_shrinks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    for at in 0..100 {
+        file.write(&batch(at, 200)).unwrap();
+    }
+    drop(file);
+    let before = fs::metadata(&path).unwrap().len();
+    let bound = 1 << 20;
+    assert!(before > 2 * bound, "{before}");
+    let (mut file, _) = StoreFile::open(options(&path, bound), minute(100)).unwrap();
+    file.trim(minute(100)).unwrap();
+    assert!(file.bytes() <= bound, "{}", file.bytes());
+    file.write(&batch(101, 1)).unwrap();
+    let samples = &read_history(&path, "web", None).unwrap()[0].samples;
+    assert_eq!(
+        samples.last().unwrap().at,
+        minute(101),
+        "the newest are kept"
+    );
+}
+
+#[test]
 fn old_rows_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("history.db");
