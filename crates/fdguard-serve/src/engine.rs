@@ -19,7 +19,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::budget::CpuBudget;
 use crate::common_workload::common_workload;
 use crate::finding_book::{FindingBook, FindingChange, FindingState};
-use crate::overview::{ClassTally, LimitTime, Overview, OwnCost, ServiceView, WatchedView};
+use crate::overview::{
+    ClassTally, LimitTime, Overview, OwnCost, ProcessView, ServiceView, WatchedView,
+};
 use crate::own_cost;
 use crate::past_services::{self, Continuation, KeptService, PastServices, ServingMoment};
 use crate::process_watch::{self, ProcessWatch};
@@ -525,6 +527,32 @@ impl<'p> Engine<'p> {
         let is_named = matches!(service.key.kind, ServiceKind::Container | ServiceKind::Pod);
         let members = service.members.iter().filter(|_| is_named);
         common_workload(members.map(|key| self.workloads.get(key)?.as_ref()))
+    }
+
+    /// Every process, by number.
+    pub(crate) fn processes(&self) -> Vec<ProcessView> {
+        let mut views: Vec<ProcessView> = Vec::new();
+        for (key, process) in self.roster.processes() {
+            let Some(service) = self.roster.service(process.service) else {
+                continue;
+            };
+            let watched = self.watched.get(&key);
+            let opinion = watched.and_then(|watched| watched.opinion.as_ref());
+            let verdict = opinion.map(|opinion| opinion.verdict);
+            views.push(ProcessView {
+                pid: key.pid,
+                comm: process.comm.clone(),
+                service: service.key.clone(),
+                uid: process.uid,
+                count: process.count,
+                limits: process.limits,
+                verdict: verdict.unwrap_or(Verdict::Unknown),
+                seconds_to_limit: opinion.map_or_else(Vec::new, process_watch::times),
+                is_watched: watched.is_some(),
+            });
+        }
+        views.sort_by_key(|view| view.pid);
+        views
     }
 
     fn watched_views(&self) -> Vec<WatchedView> {

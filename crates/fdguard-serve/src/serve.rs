@@ -419,6 +419,7 @@ struct ServeLoop<C> {
 
 impl<C: HostClocks> ServeLoop<C> {
     fn run(mut self, probe: &Probe, parts: LoopParts, couriers: Couriers) {
+        let published = Arc::clone(&parts.published);
         let mut reporter = Reporter::new(&parts.engine.host, parts.published, parts.store);
         reporter.set_outputs(
             couriers,
@@ -441,6 +442,7 @@ impl<C: HostClocks> ServeLoop<C> {
                 }
                 let time = TickTime { now, at, uptime };
                 let (overview, events) = engine.tick(time);
+                published.show_processes(engine.processes());
                 reporter.report(&mut engine.book, overview, &events, now.as_secs_f64());
                 reporter.note_running(&engine, time, events.iter().any(ServeEvent::is_of_service));
                 let done = self.clocks.monotonic().saturating_sub(began);

@@ -21,10 +21,11 @@ use tokio_util::sync::CancellationToken;
 use super::query::{FindingQuery, OverviewQuery};
 use super::tls::TlsFiles;
 use super::viewed::Viewed;
-use super::{assets, detail, events};
+use super::{assets, detail, events, processes};
 use crate::fleet::FleetOptions;
 use crate::metrics::{self, MetricsOptions};
-use crate::overview::Overview;
+use crate::overview::{Overview, ProcessView};
+use crate::store;
 
 /// Events that a slow client may fall behind.
 const BEHIND: usize = 64;
@@ -95,6 +96,8 @@ impl WebSettings {
 #[derive(Debug)]
 pub(crate) struct Published {
     overview: RwLock<Arc<Overview>>,
+    /// Every process; apart, because most requests want no list of thousands.
+    processes: RwLock<Arc<[ProcessView]>>,
     events: broadcast::Sender<Arc<str>>,
 }
 
@@ -102,6 +105,7 @@ impl Published {
     pub(crate) fn new(first: Overview) -> Self {
         Self {
             overview: RwLock::new(Arc::new(first)),
+            processes: RwLock::new(Arc::new([])),
             events: broadcast::channel(BEHIND).0,
         }
     }
@@ -115,6 +119,20 @@ impl Published {
             .unwrap_or_else(PoisonError::into_inner);
         *shown = Arc::clone(&overview);
         overview
+    }
+
+    /// Replaces the list of processes.
+    pub(crate) fn show_processes(&self, processes: Vec<ProcessView>) {
+        let mut shown = self
+            .processes
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *shown = processes.into();
+    }
+
+    pub(crate) fn processes(&self) -> Arc<[ProcessView]> {
+        let shown = self.processes.read();
+        Arc::clone(&shown.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sends an event to every connected client.
@@ -201,6 +219,7 @@ impl WebApi {
             .route("/healthz", get(health))
             .route("/metrics", get(metrics_page))
             .route("/api/v1/overview", get(overview))
+            .route("/api/v1/processes", get(processes::processes))
             .route("/api/v1/service", get(detail::service))
             .route("/api/v1/moment", get(detail::moment))
             .route("/api/v1/findings", get(findings))
