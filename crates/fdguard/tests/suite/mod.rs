@@ -89,6 +89,7 @@ mod sanitizer;
 mod select;
 mod serve;
 mod serve_alone;
+mod serve_canary;
 mod serve_state;
 mod situation;
 mod situation_answer;
