@@ -74,6 +74,9 @@ pub struct FindingNote {
     /// How many descriptors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// When it was first seen: it is reported when that is confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_at: Option<Timestamp>,
 }
 
 /// What one tick adds.

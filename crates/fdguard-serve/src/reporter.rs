@@ -22,7 +22,7 @@ use crate::past_services::KeptService;
 use crate::push;
 use crate::serve::LogSink;
 use crate::service::ServiceKey;
-use crate::store::{RunningNote, StoreWriter};
+use crate::store::{Attachments, RunningNote, StoreWriter};
 use crate::trace_keeper::TraceKeeper;
 use crate::web::{Published, SuppressOrder};
 
@@ -155,8 +155,8 @@ impl Reporter {
         for event in events {
             batch.events.extend(self.follow(book, event, at));
         }
-        self.collect_evidence(book);
-        self.collect_traces(book);
+        self.collect_evidence(book, at);
+        self.collect_traces(book, at);
         self.repeat_alerts(book, now, at);
         self.push_metrics(&overview, now);
         batch.samples = self.filter.samples(&overview, now);
@@ -324,6 +324,7 @@ impl Reporter {
                 pid: Some(finding.pid),
                 comm: Some(finding.comm.clone()),
                 count: finding.count,
+                opened_at: Some(record.opened_at),
             }),
         };
         Some((key.service.clone(), event))
@@ -350,7 +351,7 @@ impl Reporter {
         }
     }
 
-    fn collect_evidence(&mut self, book: &mut FindingBook) {
+    fn collect_evidence(&mut self, book: &mut FindingBook, at: Timestamp) {
         let Some(evidence) = &mut self.evidence else {
             return;
         };
@@ -359,6 +360,11 @@ impl Reporter {
                 Ok(path) => {
                     let path = path.display().to_string();
                     book.attach_evidence(done.finding, &path);
+                    if let Some(store) = &self.store {
+                        let evidence = Some(path.clone());
+                        let trace = None;
+                        store.attach(done.finding, at, Attachments { evidence, trace });
+                    }
                     LogEvent::new("evidence_kept")
                         .with("finding", done.finding)
                         .with("file", path)
@@ -371,7 +377,7 @@ impl Reporter {
         }
     }
 
-    fn collect_traces(&mut self, book: &mut FindingBook) {
+    fn collect_traces(&mut self, book: &mut FindingBook, at: Timestamp) {
         let Some(tracer) = &mut self.tracer else {
             return;
         };
@@ -384,6 +390,11 @@ impl Reporter {
                 )
                 .with("why", done.note.error.clone());
             (self.log)(&event);
+            if let Some(store) = &self.store {
+                let trace = Some(done.note.clone());
+                let evidence = None;
+                store.attach(done.finding, at, Attachments { evidence, trace });
+            }
             book.attach_trace(done.finding, done.note);
         }
     }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::evidence::name_of;
 use crate::limited_child::{self, GRACE};
@@ -56,7 +56,7 @@ pub struct TraceNote {
 }
 
 /// One line of code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedLine {
     /// `function (file:line)`.
     pub place: String,

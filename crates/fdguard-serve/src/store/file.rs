@@ -22,12 +22,14 @@ const CHANGES: [(i64, &str); 2] = [
     (1, "ALTER TABLE sample ADD COLUMN targets TEXT;"),
     (2, RUNNING),
 ];
-/// What runs.
+/// What runs, and what was kept for findings.
 const RUNNING: &str = "
 CREATE TABLE serving (
     id INTEGER PRIMARY KEY, at INTEGER NOT NULL, boot TEXT NOT NULL, uptime REAL NOT NULL);
 CREATE TABLE running (
     service INTEGER PRIMARY KEY, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, program TEXT);
+CREATE TABLE attachment (
+    finding INTEGER PRIMARY KEY, at INTEGER NOT NULL, evidence TEXT, trace TEXT);
 ";
 /// How long to wait for a reader.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -411,6 +413,7 @@ impl StoreFile {
     }
 
     /// Hands every row of a query over.
+    #[cfg(test)]
     pub(crate) fn read_rows(
         &self,
         query: &str,
@@ -432,7 +435,7 @@ impl StoreFile {
         let keep = i64::try_from(self.options.keep.as_millis()).unwrap_or(i64::MAX);
         let before = now.as_millisecond().saturating_sub(keep);
         let trim = || -> rusqlite::Result<()> {
-            for table in ["sample", "event", "loss"] {
+            for table in ["sample", "event", "loss", "attachment"] {
                 let text = format!("DELETE FROM {table} WHERE at < ?1");
                 self.connection.execute(&text, [before])?;
             }

@@ -5,6 +5,7 @@
 //! and reported; a disk that is full costs rows, which are counted, and the gap is written down as
 //! soon as there is room.
 
+mod attachments;
 mod file;
 mod kept_findings;
 mod query;
@@ -12,8 +13,10 @@ mod running;
 mod state_limit;
 mod writer;
 
+pub(crate) use attachments::Attachments;
 pub(crate) use file::StoreFile;
 pub use file::{StoreError, StoreOptions};
+pub(crate) use kept_findings::read_findings;
 pub use query::{ServiceHistory, ServiceMoment, read_history, read_moment, read_services};
 pub(crate) use running::RunningNote;
 pub(crate) use writer::StoreWriter;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::file::{StoreFile, StoreOptions};
-use super::{StoreWriter, read_history, read_moment, read_services};
+use super::{Attachments, StoreWriter, read_findings, read_history, read_moment, read_services};
 use crate::finding_book::{AcceptedFinding, FindingKey, FindingState};
 use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, HistorySample};
 use crate::overview::{ClassTally, TargetTally};
 use crate::service::{ServiceKey, ServiceKind};
+use crate::trace_keeper::{TraceNote, TracedLine};
 
 pub(super) fn options(path: &Path, max_disk: u64) -> StoreOptions {
     StoreOptions {
@@ -76,6 +77,7 @@ pub(super) fn opened(at: i64) -> HistoryEvent {
             pid: Some(7),
             comm: Some("web".into()),
             count: Some(40),
+            opened_at: None,
         }),
     }
 }
@@ -331,6 +333,7 @@ fn a_history_of_the_layout_before_is_continued() {
     let old = rusqlite::Connection::open(&path).unwrap();
     old.execute_batch(
         "ALTER TABLE sample DROP COLUMN targets; DROP TABLE serving; DROP TABLE running;
+         DROP TABLE attachment;
          PRAGMA user_version = 1;",
     )
     .unwrap();
@@ -418,6 +421,52 @@ fn the_last_event_of_a_finding_is_its_state() {
     assert_eq!((leak.flaps, leak.finding.pid), (1, 7));
     assert_eq!(leak.finding.count, Some(40));
     assert_eq!(leak.key, FindingKey::of(&web(), &leak.finding));
+}
+
+#[test]
+fn what_was_kept_for_a_finding_survives_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    let mut resolved = opened(2);
+    resolved.event = "resolved".to_owned();
+    let batch = HistoryBatch {
+        events: vec![(web(), opened(1)), (web(), resolved)],
+        ..HistoryBatch::default()
+    };
+    file.write(&batch).unwrap();
+    let evidence = Attachments {
+        evidence: Some("/state/evidence/unit-web.tar.zst".to_owned()),
+        trace: None,
+    };
+    let trace = Attachments {
+        evidence: None,
+        trace: Some(TraceNote {
+            lines: vec![TracedLine {
+                place: "open_one (app.py:3)".to_owned(),
+                open: 7,
+            }],
+            folded: true,
+            error: None,
+            stem: "/state/traces/pid-7".into(),
+        }),
+    };
+    file.attach(41, minute(3), &evidence).unwrap();
+    file.attach(41, minute(4), &trace).unwrap();
+    let both = Attachments {
+        trace: trace.trace,
+        ..evidence
+    };
+    assert_eq!(file.findings().unwrap()[0].attached, both);
+    let older = &read_findings(&path).unwrap()[0];
+    assert_eq!((older.id, older.state), (41, FindingState::Resolved));
+    assert_eq!(
+        (&older.evidence, &older.trace),
+        (&both.evidence, &both.trace)
+    );
+    let day = 24 * 60;
+    file.trim(minute(9 * day)).unwrap();
+    assert!(read_findings(&path).unwrap().is_empty());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::attachments::Attachments;
 use super::file::{StoreError, StoreFile, StoreOptions};
 use super::running::RunningNote;
 use crate::finding_book::AcceptedFinding;
@@ -26,6 +27,7 @@ enum Order {
     Accept(AcceptedFinding),
     Note(Timestamp, String),
     Running(RunningNote),
+    Attach(u64, Timestamp, Attachments),
 }
 
 /// The writing end.
@@ -103,6 +105,11 @@ impl StoreWriter {
     /// Writes down why the rows around this moment are not what they seem.
     pub(crate) fn note(&self, at: Timestamp, why: String) {
         self.send(Order::Note(at, why), 1);
+    }
+
+    /// Remembers what was kept for a finding.
+    pub(crate) fn attach(&self, finding: u64, at: Timestamp, kept: Attachments) {
+        self.send(Order::Attach(finding, at, kept), 1);
     }
 
     /// Writes down that fdguard serve runs, and which services.
@@ -212,6 +219,9 @@ impl Writer {
                     self.write(at, 1, |file| file.accept(&accepted));
                 }
                 Order::Note(at, why) => self.write(at, 1, |file| file.write_loss(at, 0, &why)),
+                Order::Attach(finding, at, kept) => {
+                    self.write(at, 1, |file| file.attach(finding, at, &kept));
+                }
                 Order::Running(note) => {
                     self.write(note.moment.at, 0, |file| file.note_running(&note));
                 }

@@ -1,6 +1,7 @@
 //! The routes. Viewing and acting are separate rights: a token for viewing cannot suppress a
 //! finding.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -326,11 +327,25 @@ async fn findings(
     Viewed(query): Viewed<FindingQuery>,
 ) -> Result<Response, Problem> {
     let overview = api.published.overview();
-    let findings = query.apply(&overview.findings)?;
+    let (mut records, history_error) = match api.sources.history.clone() {
+        Some(path) if query.older => {
+            match api.dear(move || Ok(store::read_findings(&path))).await? {
+                Ok(older) => (older, None),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            }
+        }
+        _ => (Vec::new(), None),
+    };
+    let known: HashSet<u64> = overview.findings.iter().map(|one| one.id).collect();
+    records.retain(|one| !known.contains(&one.id));
+    records.extend(overview.findings.iter().cloned());
+    records.sort_by_key(|one| one.id);
+    let findings = query.apply(records)?;
     Ok(Json(json!({
         "schema": "fdguard.serve.findings/1",
         "taken_at": overview.taken_at,
         "findings": findings,
+        "history_error": history_error,
     }))
     .into_response())
 }

@@ -173,8 +173,17 @@ pub(super) async fn trace(
     Viewed(query): Viewed<TraceQuery>,
 ) -> Result<Response, Problem> {
     let overview = api.published.overview();
-    let record = overview.findings.iter().find(|one| one.id == query.finding);
-    let note = record.and_then(|record| record.trace.clone());
+    let is_it = |one: &&FindingRecord| one.id == query.finding;
+    let record = overview.findings.iter().find(is_it).cloned();
+    let record = match (record, api.sources.history.clone()) {
+        (None, Some(path)) => {
+            let older = api.dear(move || Ok(store::read_findings(&path))).await?;
+            let older = older.unwrap_or_default().into_iter();
+            older.into_iter().find(|one| is_it(&one))
+        }
+        (record, _) => record,
+    };
+    let note = record.and_then(|record| record.trace);
     let Some(note) = note.filter(|note| note.folded) else {
         let detail = format!("finding {} has no trace", query.finding);
         return Err(Problem::new(StatusCode::NOT_FOUND, "no-trace", detail));
