@@ -16,6 +16,7 @@ mod golang;
 mod holding;
 mod launch;
 mod locate;
+mod podman;
 mod report;
 mod requirement;
 mod script;
@@ -30,6 +31,7 @@ pub use golang::{GoToolchain, USUAL_GO, go_program, go_toolchain, go_toolchains}
 pub use holding::VictimHolding;
 pub use launch::{NOBODY, run_as, start_clean};
 pub use locate::{c_variant, c_victim, compiled, victim_path};
+pub use podman::PodmanContainer;
 pub use report::{VictimReport, next_line, number, text};
 pub use requirement::{TestRuntime, have, is_root, runtimes, skip, software};
 pub use script::ScriptedProcess;

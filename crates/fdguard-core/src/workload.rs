@@ -49,12 +49,37 @@ impl ContainerName {
         self.name.as_deref().unwrap_or_else(short)
     }
 
-    /// Whether `wanted` is its name, its id or the beginning of its id.
+    /// Whether `wanted` is its name or its whole id.
     #[must_use]
     pub fn is(&self, wanted: &str) -> bool {
-        let is_id = !wanted.is_empty() && self.id.starts_with(wanted);
-        is_id || self.name.as_deref() == Some(wanted)
+        self.id == wanted || self.name.as_deref() == Some(wanted)
     }
+
+    /// Whether its id begins with `digits`.
+    #[must_use]
+    pub fn begins_with(&self, digits: &str) -> bool {
+        !digits.is_empty() && self.id.starts_with(digits)
+    }
+}
+
+/// Processes that people select together. A restart replaces the processes, not the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessGroup {
+    /// A container, by its name or its whole id.
+    Container(String),
+    /// A systemd unit; the suffix `.service` may be left out.
+    Unit(String),
+    /// A pod.
+    Pod(PodSelector),
+}
+
+/// A pod, as `NAMESPACE/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSelector {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
 }
 
 impl PodName {
@@ -140,7 +165,8 @@ mod tests {
     #[test]
     fn a_container_is_known_by_its_name_and_by_the_beginning_of_its_id() {
         let web = container(Some("web"));
-        assert!(web.is("web") && web.is("3f4c1b") && web.is(&web.id));
-        assert!(!web.is("") && !web.is("we") && !web.is("4c1b"));
+        assert!(web.is("web") && web.is(&web.id) && web.begins_with("3f4c1b"));
+        assert!(!web.is("") && !web.is("we") && !web.is("3f4c1b"));
+        assert!(!web.begins_with("") && !web.begins_with("4c1b"));
     }
 }

@@ -17,9 +17,9 @@ pub mod workers;
 
 pub use error::Error;
 pub use linux::Probe;
+pub use linux::program::{ContainerImage, FileStamp};
 pub use linux::radar::Radar;
 pub use linux::snapshot::{Depth, Options};
 pub use linux::watcher::{ProcessWatcher, WatcherTick};
-pub use linux::workload::ExecutableStamp;
 pub use lsof::Lsof;
 pub use reader::ProcessReader;

@@ -12,16 +12,20 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::workload::Workload;
 use fdguard_diagnose::watching::{LookDepth, Trouble};
-use fdguard_probe::{ExecutableStamp, Probe, Radar};
-use fdguard_proc::ProcKey;
-use jiff::Timestamp;
+use fdguard_probe::{Probe, Radar};
+use fdguard_proc::{BootId, ProcKey};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::CpuBudget;
 use crate::common_workload::common_workload;
 use crate::finding_book::{FindingBook, FindingChange, FindingState};
-use crate::overview::{ClassTally, LimitTime, Overview, OwnCost, ServiceView, WatchedView};
+use crate::overview::{
+    ClassTally, LimitTime, Overview, OwnCost, ProcessView, ServiceView, WatchedView,
+};
 use crate::own_cost;
+use crate::past_services::{self, Continuation, KeptService, PastServices, ServingMoment};
 use crate::process_watch::{self, ProcessWatch};
+use crate::program_stamp::ProgramStamp;
 use crate::rate_window::RateWindow;
 use crate::roster::{Roster, RosterEvent, RosterService, ServiceId};
 use crate::service::{ServiceKey, ServiceKind};
@@ -50,8 +54,12 @@ pub(crate) struct Engine<'p> {
     watched: HashMap<ProcKey, ProcessWatch<'p>>,
     /// The unit, container and pod of each process.
     workloads: HashMap<ProcKey, Option<Workload>>,
-    /// What the eldest process of each service executes.
-    executables: HashMap<ServiceId, Option<ExecutableStamp>>,
+    /// The program of the eldest process of each service.
+    programs: HashMap<ServiceId, Option<ProgramStamp>>,
+    /// What ran before this start.
+    past: PastServices,
+    /// The running boot; `None` if it cannot be read.
+    boot: Option<BootId>,
     rates: HashMap<ServiceId, RateWindow>,
     pub(crate) book: FindingBook,
     budget: CpuBudget,
@@ -60,22 +68,46 @@ pub(crate) struct Engine<'p> {
     troubles: Vec<Gap>,
 }
 
+/// When a tick is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TickTime {
+    /// Since the loop began, without jumps.
+    pub(crate) now: Duration,
+    /// The time of day.
+    pub(crate) at: Timestamp,
+    /// Since the machine started.
+    pub(crate) uptime: Duration,
+}
+
 /// A change to report.
 #[derive(Clone, Debug)]
 pub(crate) enum ServeEvent {
     Appeared(ServiceKey),
-    Stopped(ServiceKey),
+    Stopped {
+        service: ServiceKey,
+        /// While fdguard serve did not run.
+        is_past: bool,
+    },
     Restarted {
         service: ServiceKey,
         old: u32,
         new: u32,
         /// Whether the program was replaced; `None` if that could not be read.
         deploy: Option<bool>,
+        /// When it began, if fdguard serve did not run then.
+        past: Option<Timestamp>,
     },
     Finding {
         change: FindingChange,
         id: u64,
     },
+}
+
+impl ServeEvent {
+    /// Whether a service began, ended or was restarted.
+    pub(crate) fn is_of_service(&self) -> bool {
+        !matches!(self, Self::Finding { .. })
+    }
 }
 
 impl<'p> Engine<'p> {
@@ -84,6 +116,7 @@ impl<'p> Engine<'p> {
         options: EngineOptions,
         settings: RuleSettings,
         book: FindingBook,
+        past: PastServices,
     ) -> Self {
         let budget = CpuBudget::new(options.budget);
         Self {
@@ -94,7 +127,9 @@ impl<'p> Engine<'p> {
             roster: Roster::default(),
             watched: HashMap::new(),
             workloads: HashMap::new(),
-            executables: HashMap::new(),
+            programs: HashMap::new(),
+            past,
+            boot: fdguard_proc::process::current_boot().ok(),
             rates: HashMap::new(),
             book,
             budget,
@@ -103,15 +138,16 @@ impl<'p> Engine<'p> {
         }
     }
 
-    /// One tick. `now` is monotonic, `at` the time of day.
-    pub(crate) fn tick(&mut self, now: Duration, at: Timestamp) -> (Overview, Vec<ServeEvent>) {
+    /// One tick.
+    pub(crate) fn tick(&mut self, time: TickTime) -> (Overview, Vec<ServeEvent>) {
+        let TickTime { now, at, .. } = time;
         let started = Instant::now();
         let cpu = own_cost::cpu_time();
         self.budget.advance(now);
         self.settings.today = at.to_zoned(jiff::tz::TimeZone::UTC).date();
         let view = self.scan();
         let seconds = now.as_secs_f64();
-        let mut events = self.enrol(&view, seconds, at);
+        let mut events = self.enrol(&view, time);
         self.budget
             .spend_scan(own_cost::cpu_time().saturating_sub(cpu));
         self.choose(seconds);
@@ -145,14 +181,15 @@ impl<'p> Engine<'p> {
     }
 
     /// Assigns processes to services.
-    fn enrol(&mut self, view: &HostView, now: f64, at: Timestamp) -> Vec<ServeEvent> {
+    fn enrol(&mut self, view: &HostView, time: TickTime) -> Vec<ServeEvent> {
         if view.rows.is_empty() {
             // A scan that failed does not mean that everything has ended.
             return Vec::new();
         }
         let names = ServiceNames::new(self.probe, view);
         let workloads = &mut self.workloads;
-        let happened = self.roster.observe(view, now, at, |row| {
+        let now = time.now.as_secs_f64();
+        let happened = self.roster.observe(view, now, time.at, |row| {
             let (service, workload) = names.find(row);
             if let Some(key) = row.key() {
                 workloads.insert(key, workload);
@@ -161,23 +198,24 @@ impl<'p> Engine<'p> {
         });
         let mut events = Vec::new();
         for event in happened {
-            events.extend(self.follow(&event));
+            events.extend(self.follow(&event, time));
         }
+        let stopped = self.past.stopped().into_iter();
+        events.extend(stopped.map(|service| ServeEvent::Stopped {
+            service,
+            is_past: true,
+        }));
+        self.past.forget(now);
         events
     }
 
-    fn follow(&mut self, event: &RosterEvent) -> Option<ServeEvent> {
+    fn follow(&mut self, event: &RosterEvent, time: TickTime) -> Option<ServeEvent> {
         let key = |roster: &Roster, id: &ServiceId| Some(roster.service(*id)?.key.clone());
         match event {
-            RosterEvent::Appeared { service } => {
-                let eldest = self.roster.service(*service)?.members.first().copied();
-                let stamp = eldest.and_then(|key| self.probe.executable(key.pid));
-                self.executables.insert(*service, stamp);
-                Some(ServeEvent::Appeared(key(&self.roster, service)?))
-            }
+            RosterEvent::Appeared { service } => self.follow_appearance(*service, time),
             RosterEvent::Restarted { service, old, new } => {
-                let stamp = self.probe.executable(new.pid);
-                let before = self.executables.insert(*service, stamp).flatten();
+                let stamp = ProgramStamp::read(self.probe, new.pid);
+                let before = self.programs.insert(*service, stamp.clone()).flatten();
                 if let Some(rate) = self.rates.get_mut(service) {
                     rate.restart();
                 }
@@ -185,18 +223,73 @@ impl<'p> Engine<'p> {
                     service: key(&self.roster, service)?,
                     old: old.pid,
                     new: new.pid,
-                    deploy: before.zip(stamp).map(|(before, now)| before != now),
+                    deploy: is_deploy(before.as_ref(), stamp.as_ref()),
+                    past: None,
                 })
             }
-            RosterEvent::Stopped { service } => {
-                Some(ServeEvent::Stopped(key(&self.roster, service)?))
-            }
+            RosterEvent::Stopped { service } => Some(ServeEvent::Stopped {
+                service: key(&self.roster, service)?,
+                is_past: false,
+            }),
             RosterEvent::Exited { process } => {
                 self.watched.remove(process);
                 self.workloads.remove(process);
                 None
             }
         }
+    }
+
+    /// A service is seen for the first time since the start: it is new, or goes on.
+    fn follow_appearance(&mut self, id: ServiceId, time: TickTime) -> Option<ServeEvent> {
+        let service = self.roster.service(id)?;
+        let key = service.key.clone();
+        let eldest = service.eldest();
+        let read = |probe| ProgramStamp::read(probe, eldest?.pid);
+        let met = self
+            .boot
+            .and_then(|boot| self.past.meet(&key, &service.members, boot));
+        match met {
+            None => {
+                self.programs.insert(id, read(self.probe));
+                Some(ServeEvent::Appeared(key))
+            }
+            Some(Continuation::Continued(kept)) => {
+                // A file that was replaced since is not what its processes run.
+                self.programs.insert(id, kept.program);
+                None
+            }
+            Some(Continuation::Restarted(kept)) => {
+                let stamp = read(self.probe);
+                let deploy = is_deploy(kept.program.as_ref(), stamp.as_ref());
+                self.programs.insert(id, stamp);
+                let new = eldest?;
+                Some(ServeEvent::Restarted {
+                    service: key,
+                    old: kept.process.pid,
+                    new: new.pid,
+                    deploy,
+                    past: Some(began_at(new, time).max(self.past.moment()?.at)),
+                })
+            }
+        }
+    }
+
+    /// What the history has to know, so that the next start can go on.
+    pub(crate) fn running(&self, time: TickTime) -> Option<(ServingMoment, Vec<KeptService>)> {
+        let moment = ServingMoment {
+            at: time.at,
+            boot: self.boot?,
+            uptime: time.uptime.as_secs_f64(),
+        };
+        let running = self.roster.services();
+        let running = running.filter_map(|(id, service)| {
+            Some(KeptService {
+                key: service.key.clone(),
+                process: service.eldest().filter(|_| service.has_run())?,
+                program: self.programs.get(&id).cloned().flatten(),
+            })
+        });
+        Some((moment, running.collect()))
     }
 
     /// Begins and ends watches.
@@ -331,7 +424,10 @@ impl<'p> Engine<'p> {
         let services: Vec<(ServiceId, ServiceView)> = self
             .roster
             .services()
-            .filter(|(_, service)| !service.members.is_empty())
+            // A service without processes is shown while a finding about it is open.
+            .filter(|(_, service)| !service.members.is_empty() || open.contains_key(&service.key))
+            .collect::<Vec<_>>()
+            .into_iter()
             .map(|(id, service)| {
                 let findings = open.remove(&service.key).unwrap_or_default();
                 (id, self.service_view(service, findings))
@@ -344,13 +440,18 @@ impl<'p> Engine<'p> {
         }
         self.rates
             .retain(|id, _| self.roster.service(*id).is_some());
-        self.executables
+        self.programs
             .retain(|id, _| self.roster.service(*id).is_some());
         let with_rate = services.into_iter().map(|(id, mut service)| {
             service.growth_per_second = self.rates.get(&id).and_then(RateWindow::per_second);
             service
         });
         let mut services: Vec<ServiceView> = with_rate.collect();
+        // Findings of an earlier start about services that do not run.
+        services.extend(
+            open.into_iter()
+                .map(|(key, findings)| ended_service(key, findings, at)),
+        );
         services.sort_by(|a, b| a.key.cmp(&b.key));
         own_cost::measure(&mut self.cost);
         let mut gaps = view.gaps.clone();
@@ -428,6 +529,32 @@ impl<'p> Engine<'p> {
         common_workload(members.map(|key| self.workloads.get(key)?.as_ref()))
     }
 
+    /// Every process, by number.
+    pub(crate) fn processes(&self) -> Vec<ProcessView> {
+        let mut views: Vec<ProcessView> = Vec::new();
+        for (key, process) in self.roster.processes() {
+            let Some(service) = self.roster.service(process.service) else {
+                continue;
+            };
+            let watched = self.watched.get(&key);
+            let opinion = watched.and_then(|watched| watched.opinion.as_ref());
+            let verdict = opinion.map(|opinion| opinion.verdict);
+            views.push(ProcessView {
+                pid: key.pid,
+                comm: process.comm.clone(),
+                service: service.key.clone(),
+                uid: process.uid,
+                count: process.count,
+                limits: process.limits,
+                verdict: verdict.unwrap_or(Verdict::Unknown),
+                seconds_to_limit: opinion.map_or_else(Vec::new, process_watch::times),
+                is_watched: watched.is_some(),
+            });
+        }
+        views.sort_by_key(|view| view.pid);
+        views
+    }
+
     fn watched_views(&self) -> Vec<WatchedView> {
         let records = self.book.records();
         let open = records
@@ -476,6 +603,38 @@ impl<'p> Engine<'p> {
             )
         })
     }
+}
+
+/// A service with open findings and without processes.
+fn ended_service(key: &ServiceKey, findings: Vec<u64>, at: Timestamp) -> ServiceView {
+    ServiceView {
+        key: key.clone(),
+        workload: None,
+        processes: 0,
+        watched: 0,
+        open_fds: None,
+        limit: None,
+        usage_ratio: None,
+        growth_per_second: None,
+        verdict: Verdict::Unknown,
+        seconds_to_limit: Vec::new(),
+        classes: None,
+        targets: None,
+        findings,
+        restarts: 0,
+        since: at,
+    }
+}
+
+fn is_deploy(before: Option<&ProgramStamp>, now: Option<&ProgramStamp>) -> Option<bool> {
+    before?.is_replaced_by(now?)
+}
+
+/// When a process began, by the time of day.
+fn began_at(process: ProcKey, time: TickTime) -> Timestamp {
+    let age = time.uptime.as_secs_f64() - process.start_ticks as f64 / past_services::TICKS;
+    let age = SignedDuration::try_from_secs_f64(age.max(0.0)).unwrap_or_default();
+    time.at.checked_sub(age).unwrap_or(time.at)
 }
 
 /// The shortest time to each limit.

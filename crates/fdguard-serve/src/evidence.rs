@@ -3,13 +3,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::limited_child::{self, GRACE};
 use crate::service::ServiceKey;
 
 /// Between two bundles of one service.
@@ -19,7 +21,7 @@ const MOST: usize = 32;
 /// Bundles that wait for the one in progress.
 const WAITING: usize = 8;
 /// How long the doctor watches.
-const WATCHED: &str = "10s";
+const WATCHED: Duration = Duration::from_secs(10);
 /// What the name of a bundle ends with.
 const ENDING: &str = ".tar.zst";
 /// The time in it.
@@ -158,7 +160,7 @@ fn stamp_time(stamp: &str) -> Option<Timestamp> {
 }
 
 /// Names of services are untrusted: only letters and digits of them go into a file name.
-fn name_of(service: &ServiceKey) -> String {
+pub(crate) fn name_of(service: &ServiceKey) -> String {
     let safe = |c: char| {
         if c.is_ascii_alphanumeric() || c == '.' {
             c
@@ -174,15 +176,14 @@ fn name_of(service: &ServiceKey) -> String {
 fn examine(options: &EvidenceOptions, pid: u32, path: &Path) -> Result<(), String> {
     std::fs::create_dir_all(&options.dir).map_err(|error| error.to_string())?;
     remove_oldest(&options.dir);
-    let ended = Command::new(&options.program)
-        .args(["doctor", &pid.to_string(), "--for", WATCHED, "-o"])
-        .arg(path)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    let status = ended.map_err(|error| error.to_string())?;
-    match (path.is_file(), status.code()) {
+    let mut command = Command::new(&options.program);
+    let length = format!("{}s", WATCHED.as_secs());
+    command
+        .args(["doctor", &pid.to_string(), "--for", &length, "-o"])
+        .arg(path);
+    let end = limited_child::run(&mut command, WATCHED + GRACE)
+        .map_err(|why| format!("fdguard doctor: {why}"))?;
+    match (path.is_file(), end.status.code()) {
         (true, _) => Ok(()),
         (false, code) => Err(format!(
             "fdguard doctor exited with {code:?} and wrote nothing"

@@ -339,6 +339,11 @@ impl FindingBook {
         self.accepted.push(accepted);
     }
 
+    /// What people accepted.
+    pub(crate) fn accepted(&self) -> &[AcceptedFinding] {
+        &self.accepted
+    }
+
     /// Notes the bundle of a finding.
     pub fn attach_evidence(&mut self, id: u64, path: &str) {
         if let Some(record) = self.records.values_mut().find(|record| record.id == id) {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::{FindingBook, FindingChange, FindingPace, FindingState, KeptFinding};
 use crate::service::{ServiceKey, ServiceKind};
+use crate::store::Attachments;
 
 struct Story {
     book: FindingBook,
@@ -267,6 +268,7 @@ fn started_again(before: &Story, away: f64) -> Story {
             told_at: record.resolved_at.unwrap_or(record.seen_at),
             flaps: record.flaps,
             finding: record.finding.clone(),
+            attached: Attachments::default(),
         };
         story.book.restore_finding(kept, at);
     }

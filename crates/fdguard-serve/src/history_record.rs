@@ -74,6 +74,9 @@ pub struct FindingNote {
     /// How many descriptors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// When it was first seen: it is reported when that is confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_at: Option<Timestamp>,
 }
 
 /// What one tick adds.
@@ -115,7 +118,8 @@ impl SampleFilter {
         overview: &Overview,
         now: f64,
     ) -> Vec<(ServiceKey, HistorySample)> {
-        let running: Vec<&ServiceView> = overview.services.iter().collect();
+        let running = overview.services.iter().filter(|view| view.processes > 0);
+        let running: Vec<&ServiceView> = running.collect();
         let due = running.iter().filter(|view| self.is_due(view, now));
         let due: Vec<&&ServiceView> = due.collect();
         for view in &due {

@@ -4,14 +4,64 @@
 //! A clock that is wrong for a while must not cost the history: rows that seem a year old would be
 //! removed, and rows of next year would stay. So a jump is followed only when it has lasted.
 
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+
+use crate::own_cost::time_awake_and_asleep;
 
 /// Smaller steps are corrections of the clock, and followed at once.
 const LEAST: SignedDuration = SignedDuration::from_secs(30);
 /// A jump that lasts this long is believed.
 const BELIEVED: Duration = Duration::from_secs(600);
+
+/// The clocks of a machine. A test has its own.
+pub(crate) trait HostClocks {
+    /// Since any moment, without jumps.
+    fn monotonic(&self) -> Duration;
+
+    /// Since the machine started, its sleep included.
+    fn awake_and_asleep(&self) -> Duration;
+
+    /// What the system clock shows.
+    fn time_of_day(&self) -> Timestamp;
+
+    /// Waits for the next order, at most for this long.
+    fn wait<T>(&mut self, orders: &Receiver<T>, most: Duration) -> Result<T, RecvTimeoutError>;
+}
+
+/// Those of this machine.
+#[derive(Debug)]
+pub(crate) struct SystemClocks {
+    began: Instant,
+}
+
+impl Default for SystemClocks {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+        }
+    }
+}
+
+impl HostClocks for SystemClocks {
+    fn monotonic(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn awake_and_asleep(&self) -> Duration {
+        time_awake_and_asleep()
+    }
+
+    fn time_of_day(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn wait<T>(&mut self, orders: &Receiver<T>, most: Duration) -> Result<T, RecvTimeoutError> {
+        orders.recv_timeout(most)
+    }
+}
 
 /// A clock that does not jump until a jump has lasted.
 #[derive(Debug, Default)]

@@ -42,7 +42,7 @@ pub struct Onset {
 /// Finds the beginning of the latest growth; `None` if the latest run did not grow.
 #[must_use]
 pub fn find(samples: &[HistorySample], events: &[HistoryEvent]) -> Option<Onset> {
-    let restarts: Vec<&HistoryEvent> = events.iter().filter(|event| is_start(event)).collect();
+    let restarts = starts(events);
     let runs = split(samples, &restarts);
     let growths: Vec<Option<Growth>> = runs.iter().map(|run| Growth::of(run)).collect();
     let first = growths
@@ -79,9 +79,25 @@ pub fn find(samples: &[HistorySample], events: &[HistoryEvent]) -> Option<Onset>
     })
 }
 
-/// Whether new processes began to run.
-fn is_start(event: &HistoryEvent) -> bool {
-    matches!(event.event.as_str(), "appeared" | "restarted")
+/// The events with which new processes began to run. A service that appears although it did not
+/// stop runs on: it is fdguard serve that was started again.
+fn starts(events: &[HistoryEvent]) -> Vec<&HistoryEvent> {
+    let mut is_running = false;
+    let mut starts = Vec::new();
+    for event in events {
+        match event.event.as_str() {
+            "restarted" => starts.push(event),
+            "appeared" if !is_running => starts.push(event),
+            "stopped" => {
+                is_running = false;
+                continue;
+            }
+            "appeared" => {}
+            _ => continue,
+        }
+        is_running = true;
+    }
+    starts
 }
 
 /// The runs between restarts, without empty ones.
@@ -247,6 +263,20 @@ mod tests {
         let onset = find(&samples, &events).unwrap();
         assert_eq!((onset.runs, onset.was_steady_before), (4, true));
         assert_eq!(onset.after.unwrap().at, minute(60));
+    }
+
+    #[test]
+    fn a_start_of_fdguard_serve_begins_no_run() {
+        let samples: Vec<_> = (0..120)
+            .map(|at| sample(at, 20 + u64::try_from(at).unwrap() * 3))
+            .collect();
+        let mut events = vec![start(0, "appeared", None), start(60, "appeared", None)];
+        let onset = find(&samples, &events).unwrap();
+        assert_eq!(onset.runs, 1);
+        assert_eq!(onset.after.unwrap().at, minute(0));
+        // But after it stopped, it does.
+        events.insert(1, start(59, "stopped", None));
+        assert_eq!(find(&samples, &events).unwrap().runs, 2);
     }
 
     #[test]

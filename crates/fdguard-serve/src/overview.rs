@@ -136,6 +136,45 @@ pub struct WatchedView {
     pub has_findings: bool,
 }
 
+/// Any process at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessView {
+    /// Its number.
+    pub pid: Pid,
+    /// Its command.
+    pub comm: Text,
+    /// Its service.
+    pub service: ServiceKey,
+    /// Its user; absent where unknown.
+    pub uid: Option<u32>,
+    /// Its descriptors; absent where unknown.
+    pub count: Option<u64>,
+    /// Its limits.
+    pub limits: Limits,
+    /// The verdict; unknown unless it is watched.
+    pub verdict: Verdict,
+    /// Time left to each limit that is approached.
+    pub seconds_to_limit: Vec<LimitTime>,
+    /// Whether it is watched.
+    pub is_watched: bool,
+}
+
+impl ProcessView {
+    /// The shortest time to a limit.
+    #[must_use]
+    pub fn time_left(&self) -> Option<f64> {
+        let times = self.seconds_to_limit.iter().map(|one| one.seconds);
+        times.min_by(f64::total_cmp)
+    }
+
+    /// The share of its soft limit that is used.
+    #[must_use]
+    pub fn usage_ratio(&self) -> Option<f64> {
+        let soft = self.limits.soft.filter(|soft| *soft > 0)?;
+        Some(self.count? as f64 / soft as f64)
+    }
+}
+
 /// What serving costs, and what it lost.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct OwnCost {

@@ -1,8 +1,10 @@
 //! Reports what a tick found: to the API, the log, the history, the receivers, the evidence.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fdguard_core::Gap;
 use fdguard_core::lint::Severity;
 use fdguard_core::log_event::LogEvent;
 use jiff::Timestamp;
@@ -10,22 +12,27 @@ use serde_json::json;
 
 use crate::delivery::sender::Courier;
 use crate::delivery::{alertmanager, webhook};
-use crate::engine::ServeEvent;
+use crate::engine::{Engine, ServeEvent, TickTime};
 use crate::evidence::EvidenceKeeper;
 use crate::finding_book::{FindingBook, FindingChange, FindingRecord, FindingState};
 use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, SampleFilter};
 use crate::host_clock::ClockNews;
 use crate::metrics;
 use crate::overview::{DeliveryCounts, Overview};
+use crate::past_services::KeptService;
 use crate::push::{self, MetricPush, PushedSeries};
 use crate::serve::LogSink;
 use crate::service::ServiceKey;
-use crate::store::StoreWriter;
+use crate::store::{Attachments, RunningNote, StoreWriter};
 use crate::trace_keeper::TraceKeeper;
 use crate::web::{Published, SuppressOrder};
 
 /// Seconds between two repetitions of open alerts.
 const REPEAT: f64 = 60.0;
+/// Seconds between two notes that fdguard serve runs.
+const HEARTBEAT: f64 = 15.0;
+/// What the history says about that time.
+const PAST: &str = "while fdguard serve did not run";
 
 /// The receivers of messages.
 #[derive(Debug, Default)]
@@ -88,6 +95,9 @@ pub(crate) struct Reporter {
     started_at: Option<Timestamp>,
     /// Rows that the log knows to be lost.
     lost: u64,
+    /// The services that the history knows to run, and when it was told last.
+    running: HashMap<ServiceKey, KeptService>,
+    noted: Option<f64>,
 }
 
 impl Reporter {
@@ -111,6 +121,8 @@ impl Reporter {
             pushed_series: PushedSeries::default(),
             started_at: None,
             lost: 0,
+            running: HashMap::new(),
+            noted: None,
         }
     }
 
@@ -139,9 +151,7 @@ impl Reporter {
         now: f64,
     ) {
         let at = overview.taken_at;
-        if let Some(store) = &self.store {
-            overview.own.history = store.health();
-        }
+        self.report_history(book, &mut overview);
         overview.own.deliveries = self.couriers.counts();
         self.report_trouble(&overview);
         // Published before the events are sent, so that a client that receives one can read its
@@ -151,8 +161,8 @@ impl Reporter {
         for event in events {
             batch.events.extend(self.follow(book, event, at));
         }
-        self.collect_evidence(book);
-        self.collect_traces(book);
+        self.collect_evidence(book, at);
+        self.collect_traces(book, at);
         self.repeat_alerts(book, now, at);
         self.push_metrics(&overview, now);
         batch.samples = self.filter.samples(&overview, now);
@@ -169,6 +179,53 @@ impl Reporter {
                 "open_findings": open(&overview.findings).count(),
             }),
         );
+    }
+
+    /// How the history fares. A file that was begun anew gets what the loop knows.
+    fn report_history(&mut self, book: &FindingBook, overview: &mut Overview) {
+        let Some(store) = &self.store else { return };
+        overview.own.history = store.health();
+        if let Some(why) = &overview.own.history.error {
+            overview.gaps.push(Gap::new(
+                "the history",
+                format!("it is not written: {why}"),
+                "free space on its disk, or name another directory with --state DIR",
+            ));
+        }
+        for why in store.take_begun_anew() {
+            (self.log)(&LogEvent::new("history_begun_anew").with("why", why));
+            self.running.clear();
+            self.noted = None;
+            for accepted in book.accepted() {
+                store.accept(accepted.clone());
+            }
+        }
+    }
+
+    /// Writes down that fdguard serve runs, and which services: after an event of one of them, and
+    /// now and then.
+    pub(crate) fn note_running(&mut self, engine: &Engine<'_>, time: TickTime, is_news: bool) {
+        let now = time.now.as_secs_f64();
+        let is_due = self.noted.is_none_or(|last| now - last >= HEARTBEAT);
+        let Some(store) = self.store.as_ref().filter(|_| is_due || is_news) else {
+            return;
+        };
+        let Some((moment, running)) = engine.running(time) else {
+            return;
+        };
+        self.noted = Some(now);
+        let ended = std::mem::take(&mut self.running);
+        let running = running.into_iter().map(|one| (one.key.clone(), one));
+        self.running = running.collect();
+        let is_new = |one: &&KeptService| ended.get(&one.key) != Some(*one);
+        store.note_running(RunningNote {
+            moment,
+            running: self.running.values().filter(is_new).cloned().collect(),
+            ended: ended
+                .into_keys()
+                .filter(|key| !self.running.contains_key(key))
+                .collect(),
+        });
     }
 
     fn follow(
@@ -189,12 +246,20 @@ impl Reporter {
         };
         match event {
             ServeEvent::Appeared(service) => plain(service, "appeared", String::new(), None),
-            ServeEvent::Stopped(service) => plain(service, "stopped", String::new(), None),
+            ServeEvent::Stopped { service, is_past } => {
+                let text = if *is_past {
+                    PAST.to_owned()
+                } else {
+                    String::new()
+                };
+                plain(service, "stopped", text, None)
+            }
             ServeEvent::Restarted {
                 service,
                 old,
                 new,
                 deploy,
+                past,
             } => {
                 let event = LogEvent::for_service("service_restarted", &service.name)
                     .with("kind", service.kind.word())
@@ -202,12 +267,17 @@ impl Reporter {
                     .with("pid", *new)
                     .with("deploy", *deploy);
                 (self.log)(&event);
-                let text = match deploy {
+                let mut text = match deploy {
                     Some(true) => format!("pid {old} -> {new}, the program was replaced"),
                     Some(false) => format!("pid {old} -> {new}, the same program"),
                     None => format!("pid {old} -> {new}"),
                 };
-                plain(service, "restarted", text, *deploy)
+                if past.is_some() {
+                    text = format!("{text}, {PAST}");
+                }
+                let (service, event) = plain(service, "restarted", text, *deploy)?;
+                let at = past.unwrap_or(event.at).min(event.at);
+                Some((service, HistoryEvent { at, ..event }))
             }
             ServeEvent::Finding { change, id } => self.tell_finding(book.record(*id)?, *change, at),
         }
@@ -260,6 +330,7 @@ impl Reporter {
                 pid: Some(finding.pid),
                 comm: Some(finding.comm.clone()),
                 count: finding.count,
+                opened_at: Some(record.opened_at),
             }),
         };
         Some((key.service.clone(), event))
@@ -286,7 +357,7 @@ impl Reporter {
         }
     }
 
-    fn collect_evidence(&mut self, book: &mut FindingBook) {
+    fn collect_evidence(&mut self, book: &mut FindingBook, at: Timestamp) {
         let Some(evidence) = &mut self.evidence else {
             return;
         };
@@ -295,6 +366,11 @@ impl Reporter {
                 Ok(path) => {
                     let path = path.display().to_string();
                     book.attach_evidence(done.finding, &path);
+                    if let Some(store) = &self.store {
+                        let evidence = Some(path.clone());
+                        let trace = None;
+                        store.attach(done.finding, at, Attachments { evidence, trace });
+                    }
                     LogEvent::new("evidence_kept")
                         .with("finding", done.finding)
                         .with("file", path)
@@ -307,7 +383,7 @@ impl Reporter {
         }
     }
 
-    fn collect_traces(&mut self, book: &mut FindingBook) {
+    fn collect_traces(&mut self, book: &mut FindingBook, at: Timestamp) {
         let Some(tracer) = &mut self.tracer else {
             return;
         };
@@ -320,6 +396,11 @@ impl Reporter {
                 )
                 .with("why", done.note.error.clone());
             (self.log)(&event);
+            if let Some(store) = &self.store {
+                let trace = Some(done.note.clone());
+                let evidence = None;
+                store.attach(done.finding, at, Attachments { evidence, trace });
+            }
             book.attach_trace(done.finding, done.note);
         }
     }

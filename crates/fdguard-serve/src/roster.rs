@@ -64,6 +64,22 @@ pub(crate) struct RosterService {
     generation: Option<Generation>,
 }
 
+impl RosterService {
+    /// The process that runs longest.
+    pub(crate) fn eldest(&self) -> Option<ProcKey> {
+        self.members
+            .iter()
+            .min_by_key(|key| key.start_ticks)
+            .copied()
+    }
+
+    /// Whether its next start counts as a restart.
+    pub(crate) fn has_run(&self) -> bool {
+        let has_lasted = self.generation.is_some_and(|one| one.scans >= RAN);
+        has_lasted || self.key.kind != ServiceKind::Command
+    }
+}
+
 /// Processes of a service of which each ran together with another one.
 #[derive(Clone, Copy, Debug)]
 struct Generation {
@@ -241,8 +257,7 @@ impl Roster {
         let processes = &self.processes;
         let is_new = |key: &ProcKey| processes.get(key).is_none_or(|one| one.seen <= 1);
         for (id, service) in &mut self.services {
-            let eldest = service.members.iter().min_by_key(|key| key.start_ticks);
-            let Some(eldest) = eldest.copied() else {
+            let Some(eldest) = service.eldest() else {
                 continue;
             };
             service.idle_since = None;

@@ -6,27 +6,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_core::log_event::LogEvent;
 use fdguard_core::rule::RuleSettings;
 use fdguard_http::ListeningSocket;
 use fdguard_probe::Probe;
 use http::header;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::delivery::client::PostClient;
 use crate::delivery::sender::{self, Courier, DeliveryTask};
 use crate::delivery::signature::WebhookSecret;
-use crate::engine::{Engine, EngineOptions};
+use crate::engine::{Engine, EngineOptions, ServeEvent, TickTime};
 use crate::evidence::{EvidenceKeeper, EvidenceOptions};
 use crate::finding_book::{FindingBook, FindingPace, FindingState};
 use crate::fleet::FleetOptions;
-use crate::host_clock::HostClock;
+use crate::host_clock::{HostClock, HostClocks, SystemClocks};
 use crate::http_client::ReceiverUrl;
 use crate::overview::Overview;
-use crate::own_cost::time_awake_and_asleep;
+use crate::past_services::PastServices;
 use crate::push;
 use crate::reporter::{Couriers, ReportPace, Reporter};
 use crate::store::{StoreFile, StoreOptions, StoreWriter};
@@ -155,6 +155,7 @@ impl Serving {
         let ticks = ServeLoop {
             every: options.every,
             orders: received,
+            clocks: SystemClocks::default(),
         };
         let thread = std::thread::Builder::new().name("fdguard-loop".to_owned());
         let spawned = thread.spawn(move || ticks.run(&probe, parts, couriers));
@@ -282,6 +283,7 @@ pub(crate) struct LoopParts {
     pub(crate) engine: EngineOptions,
     pub(crate) settings: RuleSettings,
     pub(crate) book: FindingBook,
+    pub(crate) past: PastServices,
     pub(crate) published: Arc<Published>,
     pub(crate) store: Option<StoreWriter>,
     pub(crate) evidence: Option<EvidenceKeeper>,
@@ -303,12 +305,11 @@ impl LoopParts {
             restored_for: RESTORED * resolve_after,
             ..FindingPace::default()
         };
-        let (book, store) = match options.history.clone() {
-            None => (FindingBook::new(pace, 0), None),
+        let (book, past, store) = match options.history.clone() {
+            None => (FindingBook::new(pace, 0), PastServices::default(), None),
             Some(wanted) => {
-                let (file, book) = open_history(wanted, pace, now, log)?;
-                let store = StoreWriter::start(file).map_err(io("cannot start the history"))?;
-                (book, Some(store))
+                let (book, past, store) = open_history(wanted, pace, now, log)?;
+                (book, past, Some(store))
             }
         };
         let every = options.every.as_secs_f64();
@@ -322,6 +323,7 @@ impl LoopParts {
             },
             settings,
             book,
+            past,
             published: Arc::new(Published::new(first)),
             store,
             evidence: options.evidence.clone().map(EvidenceKeeper::new),
@@ -336,18 +338,48 @@ impl LoopParts {
     }
 }
 
-/// The history, and the findings that it has.
+/// The history, with the findings and the services that it has. On a full disk what it has is
+/// read, and writing begins when there is room.
 fn open_history(
     wanted: StoreOptions,
     pace: FindingPace,
     now: Timestamp,
     log: &LogSink,
-) -> Result<(StoreFile, FindingBook), ServeError> {
-    let (file, aside) = StoreFile::open(wanted, now)?;
+) -> Result<(FindingBook, PastServices, StoreWriter), ServeError> {
+    let cannot_start = io("cannot start the history");
+    let (mut file, aside) = match StoreFile::open(wanted.clone(), now) {
+        Err(error) if error.is_full() => {
+            let why = error.to_string();
+            log(&LogEvent::new("history_waits").with("why", why.as_str()));
+            let kept = StoreFile::open_unchangeable(wanted.clone());
+            let book = kept.as_ref().map(|file| restored(file, pace, now, log));
+            let book = book.and_then(Result::ok);
+            let past = kept.and_then(|mut file| past_services(&mut file, now).ok());
+            let store = StoreWriter::start_later(wanted, why).map_err(cannot_start)?;
+            let empty = || FindingBook::new(pace, 0);
+            return Ok((book.unwrap_or_else(empty), past.unwrap_or_default(), store));
+        }
+        opened => opened?,
+    };
     if let Some(aside) = aside {
-        let event = LogEvent::new("history_set_aside").with("why", aside.why);
+        let event = LogEvent::new("history_set_aside").with("why", aside.why.as_str());
         log(&event.with("file", aside.to.display().to_string()));
+        // A disk that is full by now has its own report.
+        drop(file.write_loss(now, 0, &aside.text()));
     }
+    let book = restored(&file, pace, now, log)?;
+    let past = past_services(&mut file, now)?;
+    let store = StoreWriter::start(file).map_err(cannot_start)?;
+    Ok((book, past, store))
+}
+
+/// The findings of earlier starts.
+fn restored(
+    file: &StoreFile,
+    pace: FindingPace,
+    now: Timestamp,
+    log: &LogSink,
+) -> Result<FindingBook, ServeError> {
     let (accepted, highest) = file.accepted()?;
     let mut book = FindingBook::new(pace, highest);
     for one in accepted {
@@ -362,18 +394,37 @@ fn open_history(
     if open > 0 {
         log(&LogEvent::new("findings_restored").with("open", open as u64));
     }
-    Ok((file, book))
+    Ok(book)
+}
+
+/// A shorter time without fdguard serve is no gap: its notes are this far apart.
+const SHORT_GAP: SignedDuration = SignedDuration::from_secs(30);
+
+/// What ran before this start. The time since then is a gap in the history.
+fn past_services(file: &mut StoreFile, now: Timestamp) -> Result<PastServices, ServeError> {
+    let Some((moment, services)) = file.running()? else {
+        return Ok(PastServices::default());
+    };
+    if now.duration_since(moment.at) > SHORT_GAP {
+        let time = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
+        let (from, to) = (time(moment.at), time(now));
+        let why = format!("not recorded from {from} to {to}: fdguard serve did not run");
+        // On a full disk the history begins with a loss anyway.
+        drop(file.write_loss(now, 0, &why));
+    }
+    Ok(PastServices::new(moment, services))
 }
 
 /// The loop: a tick when it is due, requests in between.
-struct ServeLoop {
+struct ServeLoop<C> {
     every: Duration,
     orders: Receiver<LoopOrder>,
+    clocks: C,
 }
 
-impl ServeLoop {
-    fn run(self, probe: &Probe, parts: LoopParts, couriers: Couriers) {
-        let began = Instant::now();
+impl<C: HostClocks> ServeLoop<C> {
+    fn run(mut self, probe: &Probe, parts: LoopParts, couriers: Couriers) {
+        let published = Arc::clone(&parts.published);
         let mut reporter = Reporter::new(&parts.engine.host, parts.published, parts.store);
         reporter.set_outputs(
             couriers,
@@ -382,28 +433,39 @@ impl ServeLoop {
             parts.pace,
             parts.log,
         );
-        let mut engine = Engine::new(probe, parts.engine, parts.settings, parts.book);
+        let mut engine = Engine::new(probe, parts.engine, parts.settings, parts.book, parts.past);
+        let began = self.clocks.monotonic();
         let mut next = Duration::ZERO;
         let mut clock = HostClock::default();
         loop {
-            let now = began.elapsed();
+            let now = self.clocks.monotonic().saturating_sub(began);
             if now >= next {
-                let (at, news) = clock.read(time_awake_and_asleep(), Timestamp::now());
+                let uptime = self.clocks.awake_and_asleep();
+                let (at, news) = clock.read(uptime, self.clocks.time_of_day());
                 if let Some(news) = news {
                     reporter.report_clock(news, at);
                 }
-                let (overview, events) = engine.tick(now, at);
+                let time = TickTime { now, at, uptime };
+                let (overview, events) = engine.tick(time);
+                published.show_processes(engine.processes());
                 reporter.report(&mut engine.book, overview, &events, now.as_secs_f64());
-                next = self.next_tick(&mut engine, next, began.elapsed());
+                reporter.note_running(&engine, time, events.iter().any(ServeEvent::is_of_service));
+                let done = self.clocks.monotonic().saturating_sub(began);
+                next = self.next_tick(&mut engine, next, done);
             }
-            let wait = next.saturating_sub(began.elapsed());
-            match self.orders.recv_timeout(wait) {
+            let wait = next.saturating_sub(self.clocks.monotonic().saturating_sub(began));
+            match self.clocks.wait(&self.orders, wait) {
                 Ok(LoopOrder::Suppress(order)) => reporter.suppress(&mut engine.book, order),
-                Ok(LoopOrder::Stop) => return,
+                Ok(LoopOrder::Stop) => break,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
             }
         }
+        // The next start knows when this one ended.
+        let uptime = self.clocks.awake_and_asleep();
+        let (at, _) = clock.read(uptime, self.clocks.time_of_day());
+        let now = self.clocks.monotonic().saturating_sub(began);
+        reporter.note_running(&engine, TickTime { now, at, uptime }, true);
     }
 
     /// In step with the first tick, however long one took.
@@ -418,3 +480,7 @@ impl ServeLoop {
         next
     }
 }
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

@@ -149,8 +149,6 @@ const WITH_VALUE: &[&str] = &[
     "-r",
     "--require",
 ];
-/// Options whose value is the program.
-const PROGRAM_FOLLOWS: &[&str] = &["-jar", "-m"];
 /// Options whose value is the text of a program: it has no name.
 const TEXT_FOLLOWS: &[&str] = &["-c", "-e", "--eval", "-p"];
 
@@ -173,13 +171,33 @@ pub fn command_name(command: &str, arguments: &[&str]) -> String {
     }
 }
 
-/// The program in the arguments of an interpreter.
+/// The name of the program in the arguments of an interpreter.
 fn script(words: &[&str]) -> Option<String> {
+    let (ProgramWord::File(word) | ProgramWord::Module(word)) = program_word(words)?;
+    let name = word.rsplit('/').next().unwrap_or(word);
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The argument of an interpreter that names its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramWord<'a> {
+    /// A path, if it is one: Java's classes look the same.
+    File(&'a str),
+    /// A name that the interpreter looks for.
+    Module(&'a str),
+}
+
+/// The program in the arguments of an interpreter, without its own name.
+#[must_use]
+pub fn program_word<'a>(words: &[&'a str]) -> Option<ProgramWord<'a>> {
     let mut words = words.iter().copied();
-    let word = loop {
+    loop {
         let word = words.next()?;
-        if PROGRAM_FOLLOWS.contains(&word) {
-            break words.next()?;
+        if word == "-m" {
+            return words.next().map(ProgramWord::Module);
+        }
+        if word == "-jar" {
+            return words.next().map(ProgramWord::File);
         }
         if TEXT_FOLLOWS.contains(&word) {
             return None;
@@ -187,11 +205,9 @@ fn script(words: &[&str]) -> Option<String> {
         if WITH_VALUE.contains(&word) {
             words.next()?;
         } else if !word.starts_with('-') && !word.is_empty() {
-            break word;
+            return Some(ProgramWord::File(word));
         }
-    };
-    let name = word.rsplit('/').next().unwrap_or(word);
-    (!name.is_empty()).then(|| name.to_owned())
+    }
 }
 
 #[cfg(test)]

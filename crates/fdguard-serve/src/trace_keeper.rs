@@ -2,21 +2,29 @@
 //! operator named. `fdguard trace` runs in a process of its own, one at a time, once a day for each
 //! service.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::evidence::name_of;
+use crate::limited_child::{self, GRACE};
 use crate::service::ServiceKey;
 
 /// Between two traces of one service.
 const PAUSE: SignedDuration = SignedDuration::from_hours(24);
 /// Lines that a finding shows.
 const MOST_LINES: usize = 10;
+/// Traces that wait for the one in progress.
+const WAITING: usize = 8;
+/// Files of traces that are kept: three for each.
+const MOST_FILES: usize = 3 * 32;
+/// What the name of a file with the time of a service's last trace ends with.
+const TIME: &str = "traced";
 /// The largest document that is read back.
 const MOST_BYTES: u64 = 32 << 20;
 
@@ -48,7 +56,7 @@ pub struct TraceNote {
 }
 
 /// One line of code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedLine {
     /// `function (file:line)`.
     pub place: String,
@@ -63,35 +71,62 @@ pub(crate) struct KeptTrace {
     pub(crate) note: TraceNote,
 }
 
-/// Decides and remembers.
+/// Decides and remembers; the work is done by a thread for each trace, one at a time.
 #[derive(Debug)]
 pub(crate) struct TraceKeeper {
     options: TraceOptions,
-    traced: HashMap<ServiceKey, Timestamp>,
+    /// By the beginning of the file name. The traces of earlier starts count.
+    traced: HashMap<String, Timestamp>,
+    waiting: VecDeque<WantedTrace>,
+    /// Not even begun.
+    missing: Vec<KeptTrace>,
     is_busy: bool,
     done: (Sender<KeptTrace>, Receiver<KeptTrace>),
+}
+
+#[derive(Clone, Debug)]
+struct WantedTrace {
+    pid: u32,
+    finding: u64,
+    stem: PathBuf,
+}
+
+impl WantedTrace {
+    fn failed(self, why: String) -> KeptTrace {
+        let note = TraceNote {
+            lines: Vec::new(),
+            folded: false,
+            error: Some(why),
+            stem: self.stem,
+        };
+        KeptTrace {
+            finding: self.finding,
+            note,
+        }
+    }
 }
 
 impl TraceKeeper {
     pub(crate) fn new(options: TraceOptions) -> Self {
         Self {
+            traced: traced_before(&options.dir),
             options,
-            traced: HashMap::new(),
+            waiting: VecDeque::new(),
+            missing: Vec::new(),
             is_busy: false,
             done: channel(),
         }
     }
 
-    fn is_due(&self, service: &ServiceKey, now: Timestamp) -> bool {
+    fn is_due(&self, service: &ServiceKey) -> bool {
         let with_kind = service.to_string();
         let mut named = self.options.services.iter();
         let is_allowed = named.any(|name| *name == service.name || *name == with_kind);
-        let last = self.traced.get(service);
-        let is_rested = last.is_none_or(|last| now.duration_since(*last) >= PAUSE);
-        is_allowed && is_rested && !self.is_busy
+        is_allowed && !self.traced.contains_key(&name_of(service))
     }
 
-    /// Begins a trace, if this service may be traced and was not lately. Returns whether it did.
+    /// Begins a trace, if this service may be traced and was not lately; it waits while another
+    /// one is made. Returns whether there will be one.
     pub(crate) fn begin(
         &mut self,
         service: &ServiceKey,
@@ -99,39 +134,118 @@ impl TraceKeeper {
         finding: u64,
         now: Timestamp,
     ) -> bool {
-        if !self.is_due(service, now) {
+        // A clock that was set back must not forbid traces for ever.
+        self.traced
+            .retain(|_, last| now.duration_since(*last).abs() < PAUSE);
+        if !self.is_due(service) {
             return false;
         }
-        self.traced.insert(service.clone(), now);
-        let (options, done) = (self.options.clone(), self.done.0.clone());
-        let work = move || {
-            let stem = options.dir.join(format!("pid-{pid}"));
-            let note = trace(&options, pid, &stem).unwrap_or_else(|why| TraceNote {
-                lines: Vec::new(),
-                folded: false,
-                error: Some(why),
-                stem,
-            });
-            // The loop may have ended.
-            drop(done.send(KeptTrace { finding, note }));
+        let wanted = WantedTrace {
+            pid,
+            finding,
+            stem: self.options.dir.join(format!("pid-{pid}")),
         };
-        let thread = std::thread::Builder::new().name("fdguard-trace".to_owned());
-        self.is_busy = thread.stack_size(256 << 10).spawn(work).is_ok();
-        self.is_busy
+        if self.waiting.len() >= WAITING {
+            let why = format!("{WAITING} others are waiting");
+            self.missing.push(wanted.failed(why));
+            return false;
+        }
+        let name = name_of(service);
+        note_time(&self.options.dir, &name, now);
+        self.traced.insert(name, now);
+        self.waiting.push_back(wanted);
+        self.begin_next();
+        true
     }
 
-    /// A trace that is done.
+    fn begin_next(&mut self) {
+        if self.is_busy {
+            return;
+        }
+        let Some(wanted) = self.waiting.pop_front() else {
+            return;
+        };
+        let (options, done) = (self.options.clone(), self.done.0.clone());
+        let begun = wanted.clone();
+        let work = move || {
+            let kept = match trace(&options, wanted.pid, &wanted.stem) {
+                Ok(note) => KeptTrace {
+                    finding: wanted.finding,
+                    note,
+                },
+                Err(why) => wanted.failed(why),
+            };
+            // The loop may have ended.
+            drop(done.send(kept));
+        };
+        let thread = std::thread::Builder::new().name("fdguard-trace".to_owned());
+        match thread.stack_size(256 << 10).spawn(work) {
+            Ok(_) => self.is_busy = true,
+            Err(error) => self.missing.push(begun.failed(error.to_string())),
+        }
+    }
+
+    /// A trace that is done, or will not be made.
     pub(crate) fn take(&mut self) -> Option<KeptTrace> {
+        if let Some(missing) = self.missing.pop() {
+            return Some(missing);
+        }
         let done = self.done.1.try_recv().ok()?;
         self.is_busy = false;
+        self.begin_next();
         Some(done)
+    }
+}
+
+/// Writes down when a service was traced, for the next start.
+fn note_time(dir: &Path, name: &str, now: Timestamp) {
+    // On a full disk the next start may trace again.
+    drop(std::fs::create_dir_all(dir));
+    drop(std::fs::write(
+        dir.join(format!("{name}.{TIME}")),
+        now.to_string(),
+    ));
+}
+
+/// When services were traced last, by earlier starts.
+fn traced_before(dir: &Path) -> HashMap<String, Timestamp> {
+    let mut traced = HashMap::new();
+    // Where nothing was traced, there is no directory.
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = path.file_stem().and_then(|name| name.to_str());
+        let is_time = path.extension().is_some_and(|ending| ending == TIME);
+        let text = std::fs::read_to_string(&path).ok().filter(|_| is_time);
+        let time = text.and_then(|text| text.trim().parse().ok());
+        traced.extend(name.map(str::to_owned).zip(time));
+    }
+    traced
+}
+
+/// Removes the files of the oldest traces.
+fn remove_oldest(dir: &Path) {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_trace = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("pid-"))
+    };
+    let mut files: Vec<(std::time::SystemTime, PathBuf)> = entries
+        .filter(|entry| is_trace(&entry.path()))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    files.sort();
+    let beyond = files.len().saturating_sub(MOST_FILES);
+    for (_, path) in files.into_iter().take(beyond) {
+        drop(std::fs::remove_file(path));
     }
 }
 
 fn trace(options: &TraceOptions, pid: u32, stem: &Path) -> Result<TraceNote, String> {
     std::fs::create_dir_all(&options.dir).map_err(|error| error.to_string())?;
     let file = |ending: &str| stem.with_extension(ending);
-    let ended = Command::new(&options.program)
+    remove_oldest(&options.dir);
+    let mut command = Command::new(&options.program);
+    command
         .args(["trace", &pid.to_string(), "--json", "--for"])
         .arg(format!("{}ms", options.length.as_millis()))
         .arg("-o")
@@ -139,15 +253,12 @@ fn trace(options: &TraceOptions, pid: u32, stem: &Path) -> Result<TraceNote, Str
         .arg("--folded")
         .arg(file("folded"))
         .arg("--pprof")
-        .arg(file("pb.gz"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output();
-    let ended = ended.map_err(|error| error.to_string())?;
-    if !matches!(ended.status.code(), Some(0 | 1)) {
-        let text = String::from_utf8_lossy(&ended.stderr);
-        let last = text.lines().rfind(|line| !line.starts_with("hint:"));
+        .arg(file("pb.gz"));
+    let end = limited_child::run(&mut command, options.length + GRACE)
+        .map_err(|why| format!("fdguard trace: {why}"))?;
+    if !matches!(end.status.code(), Some(0 | 1)) {
+        let mut lines = end.messages.lines();
+        let last = lines.rfind(|line| !line.starts_with("hint:"));
         return Err(last.unwrap_or("fdguard trace failed").to_owned());
     }
     let size = std::fs::metadata(file("json"))
@@ -204,12 +315,13 @@ fn place(frame: &serde_json::Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
     use std::time::Duration;
 
     use jiff::Timestamp;
 
-    use super::{TraceKeeper, TraceOptions, lines};
+    use super::{KeptTrace, TraceKeeper, TraceOptions, lines};
     use crate::service::{ServiceKey, ServiceKind};
 
     #[test]
@@ -237,21 +349,84 @@ mod tests {
         assert!(lines(b"x").is_err());
     }
 
-    #[test]
-    fn only_named_services_are_traced_and_only_once_a_day() {
-        let mut keeper = TraceKeeper::new(TraceOptions {
-            program: PathBuf::from("/bin/false"),
-            dir: std::env::temp_dir(),
+    /// The program writes a document without lines where it is told to.
+    fn options(dir: &Path) -> TraceOptions {
+        let program = dir.join("trace");
+        let script = "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\n\
+                      echo '{\"sites\":[]}' > \"$2\"\n";
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        TraceOptions {
+            program,
+            dir: dir.join("traces"),
             services: vec!["web".to_owned(), "unit db.service".to_owned()],
             length: Duration::from_secs(1),
-        });
-        let now = Timestamp::UNIX_EPOCH;
-        let web = ServiceKey::new(ServiceKind::Command, "web");
-        assert!(!keeper.is_due(&ServiceKey::new(ServiceKind::Command, "other"), now));
-        assert!(!keeper.is_due(&ServiceKey::new(ServiceKind::Command, "db.service"), now));
-        assert!(keeper.is_due(&ServiceKey::new(ServiceKind::Unit, "db.service"), now));
-        keeper.traced.insert(web.clone(), now);
-        assert!(!keeper.is_due(&web, now + jiff::SignedDuration::from_hours(23)));
-        assert!(keeper.is_due(&web, now + jiff::SignedDuration::from_hours(25)));
+        }
+    }
+
+    fn next(keeper: &mut TraceKeeper) -> KeptTrace {
+        testkit::wait_for("a trace", || keeper.take())
+    }
+
+    fn hours(hours: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(hours)
+    }
+
+    fn web() -> ServiceKey {
+        ServiceKey::new(ServiceKind::Command, "web")
+    }
+
+    fn db() -> ServiceKey {
+        ServiceKey::new(ServiceKind::Unit, "db.service")
+    }
+
+    #[test]
+    fn only_named_services_are_traced() {
+        let dir = tempfile::tempdir().unwrap();
+        let keeper = TraceKeeper::new(options(dir.path()));
+        assert!(!keeper.is_due(&ServiceKey::new(ServiceKind::Command, "other")));
+        assert!(!keeper.is_due(&ServiceKey::new(ServiceKind::Command, "db.service")));
+        assert!(keeper.is_due(&db()) && keeper.is_due(&web()));
+    }
+
+    #[test]
+    fn a_second_service_waits_for_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keeper = TraceKeeper::new(options(dir.path()));
+        assert!(keeper.begin(&web(), 7, 1, hours(0)));
+        assert!(keeper.begin(&db(), 8, 2, hours(0)));
+        for finding in [1, 2] {
+            let done = next(&mut keeper);
+            assert_eq!((done.finding, done.note.error), (finding, None));
+        }
+    }
+
+    #[test]
+    fn a_service_is_traced_once_a_day_whatever_is_started_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keeper = TraceKeeper::new(options(dir.path()));
+        assert!(keeper.begin(&web(), 7, 1, hours(0)));
+        next(&mut keeper);
+        assert!(!keeper.begin(&web(), 7, 2, hours(23)));
+        let mut keeper = TraceKeeper::new(options(dir.path()));
+        assert!(!keeper.begin(&web(), 7, 3, hours(23)), "the start before");
+        assert!(keeper.begin(&web(), 7, 4, hours(25)));
+        assert_eq!(next(&mut keeper).finding, 4);
+    }
+
+    #[test]
+    fn a_failed_trace_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(dir.path());
+        let script = "#!/bin/sh\necho 'fdguard: no such process' >&2\nexit 3\n";
+        std::fs::write(&options.program, script).unwrap();
+        let mut keeper = TraceKeeper::new(options.clone());
+        assert!(keeper.begin(&web(), 7, 1, hours(0)));
+        let why = next(&mut keeper).note.error;
+        assert_eq!(why.as_deref(), Some("fdguard: no such process"));
+        options.program = dir.path().join("missing");
+        let mut keeper = TraceKeeper::new(options);
+        assert!(keeper.begin(&db(), 7, 2, hours(0)));
+        assert!(next(&mut keeper).note.error.is_some());
     }
 }

@@ -35,6 +35,7 @@ pub(super) fn short_watch(
         let watched = WatchPlan {
             pids: pids.clone(),
             name: None,
+            groups: Vec::new(),
             tree: false,
             every,
             jitter: Duration::ZERO,

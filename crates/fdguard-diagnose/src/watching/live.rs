@@ -9,6 +9,7 @@ use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::timeline::Look;
 use fdguard_core::watch::Watch;
+use fdguard_core::workload::ProcessGroup;
 use fdguard_core::{Gap, Pid, Text};
 use fdguard_probe::Probe;
 use fdguard_process::random;
@@ -37,6 +38,8 @@ pub struct WatchPlan {
     pub pids: Vec<Pid>,
     /// Also every process of this name, including later ones.
     pub name: Option<String>,
+    /// Also every process of these groups, including later ones.
+    pub groups: Vec<ProcessGroup>,
     /// With their descendants.
     pub tree: bool,
     /// Time between two looks.
@@ -47,6 +50,13 @@ pub struct WatchPlan {
     pub length: Option<Duration>,
     /// The effect of a termination signal.
     pub on_signal: OnSignal,
+}
+
+impl WatchPlan {
+    /// Whether successors of an ended process are found.
+    fn may_return(&self) -> bool {
+        self.name.is_some() || !self.groups.is_empty()
+    }
 }
 
 /// What happens to a watch on a termination signal.
@@ -182,7 +192,7 @@ impl<'p> LiveWatch<'p> {
     }
 
     fn after_look(&mut self) -> Result<WatchProgress, Error> {
-        let may_return = self.plan.name.is_some();
+        let may_return = self.plan.may_return();
         if self.watched.is_empty() && !may_return {
             return self.end(WatchEnd::ProcessEnded);
         }
@@ -272,16 +282,19 @@ impl<'p> LiveWatch<'p> {
         Ok(())
     }
 
-    /// Searches for new processes: descendants, and those with the name.
+    /// Searches for new processes: descendants, those with the name and those of the groups.
     fn find_more(&mut self) -> Result<(), Error> {
         let now = self.began.elapsed();
-        if now < self.search || (self.plan.name.is_none() && !self.plan.tree) {
+        if now < self.search || !(self.plan.may_return() || self.plan.tree) {
             return Ok(());
         }
         let started = Instant::now();
         let mut found = Vec::new();
         if let Some(name) = &self.plan.name {
             found.extend(self.probe.named(name)?);
+        }
+        for group in &self.plan.groups {
+            found.extend(self.probe.in_group(group)?);
         }
         if self.plan.tree {
             let roots: Vec<Pid> = self.plan.pids.iter().copied().chain(found).collect();

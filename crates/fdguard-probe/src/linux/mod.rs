@@ -26,6 +26,7 @@ mod kernel;
 mod mounts;
 mod pass;
 mod process;
+pub mod program;
 pub mod radar;
 mod reader;
 mod rlimit;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::{Pid, Text};
-use fdguard_proc::{cgroup, cmdline, limits, stat::ProcStat, status::ProcStatus, system_stat};
+use fdguard_proc::{cmdline, limits, stat::ProcStat, status::ProcStatus, system_stat};
 use jiff::Timestamp;
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -168,20 +168,6 @@ impl Probe {
             is_program.then(|| (pid, Text::from(stat.comm)))
         };
         Ok(self.pids()?.into_iter().filter_map(name).collect())
-    }
-
-    /// Processes of a systemd unit.
-    pub fn of_unit(&self, unit: &str) -> Result<Vec<Pid>, Error> {
-        self.in_cgroup(|bytes| cgroup::is_of_unit(bytes, unit))
-    }
-
-    fn in_cgroup(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Pid>, Error> {
-        let own = std::process::id();
-        let is_in = |pid: &Pid| {
-            let cgroups = files::read(&self.proc, format!("{pid}/cgroup"));
-            *pid != own && is_wanted(&cgroups.unwrap_or_default())
-        };
-        Ok(self.pids()?.into_iter().filter(is_in).collect())
     }
 
     fn first_words(&self, pid: Pid) -> impl Iterator<Item = Vec<u8>> {

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use fdguard_core::host::HostRow;
-use fdguard_core::workload::{ContainerName, PodName, Workload};
+use fdguard_core::workload::{ContainerName, PodName, PodSelector, ProcessGroup, Workload};
 use fdguard_core::{Pid, Text};
-use fdguard_proc::cgroup::{CgroupContainer, CgroupNames};
+use fdguard_proc::cgroup::{self, CgroupContainer, CgroupNames};
 use fdguard_proc::{cmdline, environ};
 
+use super::program::ContainerImage;
 use super::{Probe, files};
 use crate::Error;
 use crate::parse::runtime_state::{self, RuntimeNames};
@@ -27,6 +28,9 @@ const LARGEST: u64 = 16 << 20;
 const MOST_HOMES: usize = 64;
 /// Containers and pods that are remembered; a host that has seen more starts again.
 const REMEMBERED: usize = 4096;
+
+/// The storage drivers of Podman and CRI-O; each has its own list of containers.
+const STORAGE_DRIVERS: [&str; 4] = ["overlay", "vfs", "btrfs", "zfs"];
 
 /// Reads names, and remembers those that it found: they do not change while a container exists.
 #[derive(Debug)]
@@ -129,9 +133,10 @@ impl NameReader {
             bundles.find_map(bundle)
         };
         let by_crio = || {
-            bundle(format!(
-                "run/containers/storage/overlay-containers/{id}/userdata/config.json"
-            ))
+            STORAGE_DRIVERS.iter().find_map(|driver| {
+                let dir = format!("run/containers/storage/{driver}-containers");
+                bundle(format!("{dir}/{id}/userdata/config.json"))
+            })
         };
         let by_kubelet = || {
             let links = names_in(&self.root.join("var/log/containers"));
@@ -156,9 +161,13 @@ impl NameReader {
             .chain(["root/.local/share/containers/storage".to_owned()])
             .chain(users);
         places.find_map(|place| {
-            let files = ["containers.json", "volatile-containers.json"];
-            let mut lists = files.iter().filter_map(|file| {
-                let list = self.read(&format!("{place}/overlay-containers/{file}"))?;
+            let drivers = STORAGE_DRIVERS.iter();
+            let files = drivers.flat_map(|driver| {
+                ["containers.json", "volatile-containers.json"]
+                    .map(|file| format!("{place}/{driver}-containers/{file}"))
+            });
+            let mut lists = files.filter_map(|file| {
+                let list = self.read(&file)?;
                 runtime_state::storage_containers(&list, id)
             });
             lists.next()
@@ -199,6 +208,21 @@ impl Probe {
         self.names.workload(&cgroup)
     }
 
+    /// The image of a process's container, where the runtime's files have its id.
+    #[must_use]
+    pub fn image(&self, pid: Pid) -> ContainerImage {
+        let Ok(cgroup) = files::read(&self.proc, format!("{pid}/cgroup")) else {
+            return ContainerImage::Unknown;
+        };
+        match CgroupNames::parse(&cgroup).container {
+            None => ContainerImage::Outside,
+            Some(container) => match self.names.container(&container).image {
+                None => ContainerImage::Unknown,
+                Some(id) => ContainerImage::Id(id),
+            },
+        }
+    }
+
     /// Adds names to the rows of a scan. One more file is read for each.
     pub fn name_rows(&self, rows: &mut [HostRow]) {
         for row in rows {
@@ -206,41 +230,53 @@ impl Probe {
         }
     }
 
-    /// Processes in the container with this name or id, or whose id begins so.
-    pub fn in_container(&self, wanted: &str) -> Result<Vec<Pid>, Error> {
-        self.of_workload(|one| one.container.as_ref().is_some_and(|it| it.is(wanted)))
+    /// The containers that people may mean: the one with this name or id, else those whose id
+    /// begins so. None if no process is in such a container.
+    pub fn containers(&self, wanted: &str) -> Result<Vec<ProcessGroup>, Error> {
+        let mut beginnings = Vec::new();
+        for pid in self.pids()? {
+            let container = self.workload(pid).and_then(|one| one.container);
+            let Some(container) = container else { continue };
+            if container.is(wanted) {
+                return Ok(vec![ProcessGroup::Container(wanted.to_owned())]);
+            }
+            if container.begins_with(wanted) {
+                let group = ProcessGroup::Container(container.id);
+                if !beginnings.contains(&group) {
+                    beginnings.push(group);
+                }
+            }
+        }
+        Ok(beginnings)
     }
 
-    /// Processes of a pod.
-    pub fn in_pod(&self, namespace: &str, name: &str) -> Result<Vec<Pid>, Error> {
-        let is_it = |pod: &PodName| {
-            pod.namespace.as_deref() == Some(namespace) && pod.name.as_deref() == Some(name)
-        };
-        self.of_workload(|one| one.pod.as_ref().is_some_and(is_it))
-    }
-
-    fn of_workload(&self, is_wanted: impl Fn(&Workload) -> bool) -> Result<Vec<Pid>, Error> {
+    /// Processes of a group, without fdguard itself.
+    pub fn in_group(&self, group: &ProcessGroup) -> Result<Vec<Pid>, Error> {
         let own = std::process::id();
-        let is_in = |pid: &Pid| {
-            *pid != own
-                && self
-                    .workload(*pid)
-                    .is_some_and(|workload| is_wanted(&workload))
-        };
+        let is_in = |pid: &Pid| *pid != own && self.is_in_group(*pid, group);
         Ok(self.pids()?.into_iter().filter(is_in).collect())
     }
-}
 
-/// The file that a process executes: another stamp after a restart means that the program was
-/// replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExecutableStamp {
-    /// Device and inode.
-    pub file: (u64, u64),
-    /// Bytes.
-    pub size: i64,
-    /// When it was last written, in seconds and nanoseconds since the epoch.
-    pub modified: (i64, i64),
+    /// Whether a process belongs to a group.
+    #[must_use]
+    pub fn is_in_group(&self, pid: Pid, group: &ProcessGroup) -> bool {
+        match group {
+            ProcessGroup::Unit(unit) => {
+                let cgroups = files::read(&self.proc, format!("{pid}/cgroup"));
+                cgroup::is_of_unit(&cgroups.unwrap_or_default(), unit)
+            }
+            ProcessGroup::Container(wanted) => {
+                let container = self.workload(pid).and_then(|one| one.container);
+                container.is_some_and(|one| one.is(wanted))
+            }
+            ProcessGroup::Pod(PodSelector { namespace, name }) => {
+                let pod = self.workload(pid).and_then(|one| one.pod);
+                pod.is_some_and(|pod| {
+                    pod.namespace.as_ref() == Some(namespace) && pod.name.as_ref() == Some(name)
+                })
+            }
+        }
+    }
 }
 
 impl Probe {
@@ -257,17 +293,5 @@ impl Probe {
     pub fn variable(&self, pid: Pid, name: &str) -> Option<Text> {
         let bytes = files::read_pieces(&self.proc, format!("{pid}/environ")).ok()?;
         environ::values(&bytes, name).next().map(Text::from)
-    }
-
-    /// The file that a process executes; `None` if it cannot be read.
-    #[must_use]
-    pub fn executable(&self, pid: Pid) -> Option<ExecutableStamp> {
-        let path = format!("{pid}/exe");
-        let stat = rustix::fs::statat(&self.proc, path, rustix::fs::AtFlags::empty()).ok()?;
-        Some(ExecutableStamp {
-            file: (stat.st_dev, stat.st_ino),
-            size: stat.st_size,
-            modified: (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).ok()?),
-        })
     }
 }

@@ -10,6 +10,8 @@ pub struct RuntimeNames {
     pub container: Option<String>,
     /// The namespace and the name of its pod.
     pub pod: Option<(String, String)>,
+    /// The id of the container's image.
+    pub image: Option<String>,
 }
 
 impl RuntimeNames {
@@ -22,10 +24,12 @@ impl RuntimeNames {
             ["k8s", container, pod, namespace, _uid, _attempt] => Self {
                 container: Some((*container).to_owned()),
                 pod: Some(((*namespace).to_owned(), (*pod).to_owned())),
+                image: None,
             },
             _ => Self {
                 container: (!name.is_empty()).then(|| name.to_owned()),
                 pod: None,
+                image: None,
             },
         }
     }
@@ -38,9 +42,14 @@ pub fn docker_config(bytes: &[u8]) -> Option<RuntimeNames> {
     struct Config {
         #[serde(rename = "Name")]
         name: String,
+        #[serde(rename = "Image", default)]
+        image: Option<String>,
     }
     let config: Config = serde_json::from_slice(bytes).ok()?;
-    Some(RuntimeNames::from_name(config.name.trim_start_matches('/')))
+    Some(RuntimeNames {
+        image: config.image,
+        ..RuntimeNames::from_name(config.name.trim_start_matches('/'))
+    })
 }
 
 /// `containers.json` of Podman and CRI-O: the names of the container with this id.
@@ -51,10 +60,15 @@ pub fn storage_containers(bytes: &[u8], id: &str) -> Option<RuntimeNames> {
         id: String,
         #[serde(default)]
         names: Vec<String>,
+        #[serde(default)]
+        image: Option<String>,
     }
     let entries: Vec<Entry> = serde_json::from_slice(bytes).ok()?;
     let entry = entries.into_iter().find(|entry| entry.id == id)?;
-    Some(RuntimeNames::from_name(entry.names.first()?))
+    Some(RuntimeNames {
+        image: entry.image.filter(|id| !id.is_empty()),
+        ..RuntimeNames::from_name(entry.names.first()?)
+    })
 }
 
 /// `config.json` of an OCI bundle: containerd, CRI-O and nerdctl write names as annotations.
@@ -80,6 +94,7 @@ pub fn bundle_config(bytes: &[u8]) -> Option<RuntimeNames> {
             "nerdctl/name",
         ]),
         pod: namespace.zip(pod),
+        image: first(&["io.kubernetes.cri-o.ImageRef"]),
     };
     (names != RuntimeNames::default()).then_some(names)
 }
@@ -107,6 +122,7 @@ pub fn container_log_link(link: &str, id: &str) -> Option<RuntimeNames> {
     Some(RuntimeNames {
         container: Some((*container).to_owned()),
         pod: Some(((*namespace).to_owned(), (*pod).to_owned())),
+        image: None,
     })
 }
 
@@ -123,6 +139,7 @@ mod tests {
         RuntimeNames {
             container: Some(container.to_owned()),
             pod: pod.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+            image: None,
         }
     }
 
@@ -134,6 +151,18 @@ mod tests {
         let expected = names("nginx", Some(("shop", "web-0")));
         assert_eq!(docker_config(of_kubelet), Some(expected));
         assert_eq!(docker_config(b"{\"Name\":"), None, "cut in the middle");
+    }
+
+    #[test]
+    fn docker_and_podman_write_the_id_of_the_image() {
+        let docker = br#"{"Name":"/web","Image":"sha256:11aa"}"#;
+        let image = docker_config(docker).unwrap().image;
+        assert_eq!(image.as_deref(), Some("sha256:11aa"));
+        let podman = br#"[{"id":"aa","names":["web"],"image":"22bb"},
+            {"id":"bb","names":["root"],"image":""}]"#;
+        let image = |id| storage_containers(podman, id).unwrap().image;
+        assert_eq!(image("aa").as_deref(), Some("22bb"));
+        assert_eq!(image("bb"), None, "made from a directory");
     }
 
     #[test]

@@ -1,11 +1,8 @@
 //! Names of units, containers and pods, from trees shaped like those of the runtimes.
 
-use std::path::Path;
-use std::process::Command;
-
-use fdguard_core::workload::Workload;
-use fdguard_probe::{Error, Options, Probe, Radar};
-use testkit::FakeProc;
+use fdguard_core::workload::{PodSelector, ProcessGroup, Workload};
+use fdguard_probe::{ContainerImage, Options, Probe, Radar};
+use testkit::{FakeProc, PodmanContainer};
 
 const WEB: &str = "3f4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
 const DB: &str = "aa4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
@@ -68,6 +65,39 @@ fn the_name_of_a_container_is_read_where_its_runtime_keeps_it() {
 }
 
 #[test]
+fn podman_keeps_a_list_of_containers_for_each_storage_driver() {
+    for driver in ["overlay", "vfs", "btrfs", "zfs"] {
+        let mut tree = FakeProc::new();
+        add(&mut tree, 10, &format!("0::/libpod_parent/libpod-{DB}"));
+        tree.file(
+            &format!("var/lib/containers/storage/{driver}-containers/containers.json"),
+            format!(r#"[{{"id":"{DB}","names":["db"]}}]"#),
+        );
+        assert_eq!(
+            label(&tree, 10).as_deref(),
+            Some("container db"),
+            "{driver}"
+        );
+    }
+}
+
+#[test]
+fn cri_o_keeps_a_bundle_of_each_container_for_each_storage_driver() {
+    for driver in ["overlay", "vfs", "btrfs", "zfs"] {
+        let mut tree = FakeProc::new();
+        add(&mut tree, 10, &format!("0::/kubepods/pod{POD}/crio-{WEB}"));
+        let dir = format!("run/containers/storage/{driver}-containers/{WEB}/userdata");
+        tree.file(
+            &format!("{dir}/config.json"),
+            r#"{"annotations":{"io.kubernetes.container.name":"nginx",
+                "io.kubernetes.pod.name":"cart-0","io.kubernetes.pod.namespace":"shop"}}"#,
+        );
+        let named = Some("pod shop/cart-0 (nginx)");
+        assert_eq!(label(&tree, 10).as_deref(), named, "{driver}");
+    }
+}
+
+#[test]
 fn without_the_state_of_the_runtime_the_id_is_what_is_known() {
     let mut tree = FakeProc::new();
     add(&mut tree, 10, &format!("0::/docker/{WEB}"));
@@ -126,6 +156,27 @@ fn containerd_names_pod_and_container_in_its_bundle() {
     assert_eq!(label(&tree, 10).as_deref(), Some("pod shop/cart-0 (nginx)"));
 }
 
+/// The processes of the containers that people may mean.
+fn in_container(probe: &Probe, wanted: &str) -> Vec<u32> {
+    let groups = probe.containers(wanted).unwrap();
+    let found = groups.iter().map(|group| probe.in_group(group).unwrap());
+    found.flatten().collect()
+}
+
+#[test]
+fn the_name_of_a_container_counts_more_than_ids_that_begin_so() {
+    let mut tree = FakeProc::new();
+    add(&mut tree, 10, &format!("0::/docker/{DB}"));
+    add(&mut tree, 11, &format!("0::/docker/{WEB}"));
+    tree.file(
+        &format!("var/lib/docker/containers/{WEB}/config.v2.json"),
+        r#"{"Name":"/aa"}"#,
+    );
+    let probe = probe(&tree);
+    assert_eq!(in_container(&probe, "aa"), [11]);
+    assert_eq!(in_container(&probe, "aa4"), [10]);
+}
+
 #[test]
 fn processes_are_selected_by_container_unit_and_pod() {
     let mut tree = FakeProc::new();
@@ -140,15 +191,21 @@ fn processes_are_selected_by_container_unit_and_pod() {
     );
     tree.file(&format!("var/log/pods/shop_cart-0_{POD}/x/0.log"), "");
     let probe = probe(&tree);
-    let found = |pids: Result<Vec<u32>, Error>| pids.unwrap();
-    assert_eq!(found(probe.in_container("web")), [10]);
-    assert_eq!(found(probe.in_container("3f4c")), [10]);
-    assert_eq!(found(probe.in_container("aa4c")), [11]);
-    assert!(found(probe.in_container("")).is_empty());
-    assert!(found(probe.in_container("nobody")).is_empty());
-    assert_eq!(found(probe.of_unit("web")), [12]);
-    assert_eq!(found(probe.in_pod("shop", "cart-0")), [13]);
-    assert!(found(probe.in_pod("other", "cart-0")).is_empty());
+    assert_eq!(in_container(&probe, "web"), [10]);
+    assert_eq!(in_container(&probe, "3f4c"), [10]);
+    assert_eq!(in_container(&probe, "aa4c"), [11]);
+    assert!(in_container(&probe, "").is_empty());
+    assert!(in_container(&probe, "nobody").is_empty());
+    let found = |group: ProcessGroup| probe.in_group(&group).unwrap();
+    assert_eq!(found(ProcessGroup::Unit("web".to_owned())), [12]);
+    let pod = |namespace: &str| {
+        ProcessGroup::Pod(PodSelector {
+            namespace: namespace.to_owned(),
+            name: "cart-0".to_owned(),
+        })
+    };
+    assert_eq!(found(pod("shop")), [13]);
+    assert!(found(pod("other")).is_empty());
     let mut view = Radar::new().scan(&probe).unwrap();
     probe.name_rows(&mut view.rows);
     let named = view.rows.iter().filter(|row| row.workload.is_some());
@@ -158,75 +215,60 @@ fn processes_are_selected_by_container_unit_and_pod() {
     );
 }
 
-/// Ends the container with the test.
-struct PodmanContainer(String);
-
-impl Drop for PodmanContainer {
-    fn drop(&mut self) {
-        let removed = Command::new("podman")
-            .args(["rm", "-f", "-t", "0", &self.0])
-            .output();
-        drop(removed);
-    }
+#[test]
+fn files_are_found_where_the_process_sees_them() {
+    let mut tree = FakeProc::new();
+    add(&mut tree, 10, &format!("0::/docker/{WEB}"));
+    tree.file("inside/srv/v1/app.py", "1");
+    let at = |path: &str| tree.root().join(path);
+    std::os::unix::fs::symlink("/srv/v1", at("inside/srv/current")).unwrap();
+    std::os::unix::fs::symlink(at("inside"), at("10/root")).unwrap();
+    std::os::unix::fs::symlink(at("inside/srv"), at("10/cwd")).unwrap();
+    let probe = probe(&tree);
+    let found = probe.file_of(10, "/srv/v1/app.py").unwrap();
+    assert_eq!(found.size, 1);
+    assert_eq!(probe.file_of(10, "/srv/current/app.py"), Some(found));
+    assert_eq!(probe.file_of(10, "v1/app.py"), Some(found));
+    assert_eq!(probe.file_of(10, "/srv"), None, "a directory");
+    assert_eq!(
+        probe.file_of(10, "/etc/hostname"),
+        None,
+        "outside of its root"
+    );
 }
 
-/// A container of an image from one local file, as nothing is fetched; or why there is none.
-fn busybox_container(name: &str) -> Result<PodmanContainer, String> {
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"];
-    let mut busybox = busybox.into_iter().filter(|path| Path::new(path).is_file());
-    let busybox = busybox
-        .next()
-        .ok_or("no static busybox to make an image from")?;
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("bin")).unwrap();
-    std::fs::copy(busybox, dir.path().join("bin/busybox")).unwrap();
-    let tar = dir.path().join("root.tar");
-    let mut pack = Command::new("tar");
-    pack.arg("-cf")
-        .arg(&tar)
-        .arg("-C")
-        .arg(dir.path())
-        .arg("bin");
-    assert!(pack.status().unwrap().success());
-    let image = format!("localhost/{name}");
-    let mut import = Command::new("podman");
-    import.arg("import").arg(&tar).arg(&image);
-    if !import.output().unwrap().status.success() {
-        return Err("podman cannot import an image here".to_owned());
-    }
-    let mut run = Command::new("podman");
-    run.args(["run", "-d", "--rm", "--network", "none", "--name", name]);
-    run.args([&image, "/bin/busybox", "sleep", "600"]);
-    let container = PodmanContainer(name.to_owned());
-    if !run.output().unwrap().status.success() {
-        return Err("podman cannot run a container here".to_owned());
-    }
-    Ok(container)
+#[test]
+fn the_image_of_a_container_is_known_where_its_runtime_says() {
+    let mut tree = FakeProc::new();
+    add(&mut tree, 10, &format!("0::/docker/{WEB}"));
+    add(&mut tree, 11, &format!("0::/docker/{DB}"));
+    add(&mut tree, 12, "0::/system.slice/web.service");
+    tree.file(
+        &format!("var/lib/docker/containers/{WEB}/config.v2.json"),
+        r#"{"Name":"/web","Image":"sha256:11aa"}"#,
+    );
+    let probe = probe(&tree);
+    assert_eq!(
+        probe.image(10),
+        ContainerImage::Id("sha256:11aa".to_owned())
+    );
+    assert_eq!(probe.image(11), ContainerImage::Unknown);
+    assert_eq!(probe.image(12), ContainerImage::Outside);
 }
 
 #[test]
 fn a_container_of_podman_has_the_name_that_podman_gave_it() {
-    if !testkit::have("podman") {
-        return testkit::skip("podman is not installed");
-    }
     let name = format!("fdguard-names-{}", std::process::id());
-    let container = match busybox_container(&name) {
+    let container = match PodmanContainer::start(&name) {
         Ok(container) => container,
         Err(why) => return testkit::skip(&why),
     };
     let probe = Probe::new().unwrap();
-    let inspected = Command::new("podman")
-        .args(["inspect", "-f", "{{.State.Pid}} {{.Id}}", &name])
-        .output()
-        .unwrap();
-    let text = String::from_utf8(inspected.stdout).unwrap();
-    let (pid, id) = text.trim().split_once(' ').unwrap();
-    let pid: u32 = pid.parse().unwrap();
-    let workload = probe.workload(pid);
-    if workload.is_none_or(|one| one.container.is_none()) {
-        return testkit::skip("podman placed the container in no cgroup of its own");
-    }
-    assert_eq!(probe.in_container(&name).unwrap(), [pid]);
-    assert_eq!(probe.in_container(&id[..12]).unwrap(), [pid]);
-    drop(container);
+    let pid = container.pid();
+    assert_eq!(in_container(&probe, &name), [pid]);
+    assert_eq!(in_container(&probe, &container.id()[..12]), [pid]);
+    let workload = probe.workload(pid).unwrap().container.unwrap();
+    assert_eq!(workload.id, container.id());
+    assert_eq!(workload.name, Some(name));
+    assert!(matches!(probe.image(pid), ContainerImage::Id(_)));
 }

@@ -5,6 +5,7 @@ use fdguard_core::finding::Finding;
 use jiff::Timestamp;
 
 use super::{FindingBook, FindingKey, FindingRecord, FindingState, MOST};
+use crate::store::Attachments;
 
 /// A finding as the history has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,34 @@ pub(crate) struct KeptFinding {
     pub(crate) flaps: u32,
     /// As far as it was written down.
     pub(crate) finding: Finding,
+    pub(crate) attached: Attachments,
+}
+
+impl KeptFinding {
+    /// The record of a finding that the book no longer has.
+    pub(crate) fn into_record(self) -> FindingRecord {
+        let is_resolved = self.state == FindingState::Resolved;
+        let count = self.finding.count.unwrap_or(0);
+        FindingRecord {
+            id: self.id,
+            key: self.key,
+            state: self.state,
+            opened_at: self.opened_at,
+            seen_at: self.told_at,
+            resolved_at: is_resolved.then_some(self.told_at),
+            flaps: self.flaps,
+            reason: None,
+            evidence: self.attached.evidence,
+            trace: self.attached.trace,
+            notified: (self.finding.severity, count),
+            finding: self.finding,
+            first: 0.0,
+            seen: 0.0,
+            resolved: 0.0,
+            missed: 0,
+            kept_until: 0.0,
+        }
+    }
 }
 
 impl FindingBook {
@@ -29,31 +58,15 @@ impl FindingBook {
         }
         let accepted = self.accepted.iter().find(|one| one.key == kept.key);
         let reason = accepted.map(|one| one.reason.clone());
-        let is_resolved = kept.state == FindingState::Resolved;
-        let count = kept.finding.count.unwrap_or(0);
-        let record = FindingRecord {
-            id: kept.id,
-            key: kept.key.clone(),
-            state: kept.state,
-            opened_at: kept.opened_at,
-            seen_at: kept.told_at,
-            resolved_at: is_resolved.then_some(kept.told_at),
-            flaps: kept.flaps,
-            reason: reason.filter(|_| kept.state == FindingState::Suppressed),
-            evidence: None,
-            trace: None,
-            notified: (kept.finding.severity, count),
-            finding: kept.finding,
-            first: 0.0,
-            seen: 0.0,
-            // Times begin with this start. The clock may have been set back since.
-            resolved: kept.told_at.duration_since(at).as_secs_f64().min(0.0),
-            missed: 0,
-            kept_until: self.pace.restored_for,
-        };
+        let (key, id, told_at) = (kept.key.clone(), kept.id, kept.told_at);
+        let mut record = kept.into_record();
+        record.reason = reason.filter(|_| record.state == FindingState::Suppressed);
+        // Times begin with this start. The clock may have been set back since.
+        record.resolved = told_at.duration_since(at).as_secs_f64().min(0.0);
+        record.kept_until = self.pace.restored_for;
         if !record.is_stale(0.0, self.pace) {
-            self.next = self.next.max(kept.id);
-            self.records.insert(kept.key, record);
+            self.next = self.next.max(id);
+            self.records.insert(key, record);
         }
     }
 }

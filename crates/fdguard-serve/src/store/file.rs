@@ -10,16 +10,31 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use super::state_limit;
 use crate::finding_book::{AcceptedFinding, FindingKey};
 use crate::history_record::{HistoryBatch, HistoryEvent, HistorySample};
 use crate::service::{ServiceKey, ServiceKind};
 
 /// The layout of this version.
-const LAYOUT: i64 = 2;
-/// What makes it of the layout before.
-const FROM_BEFORE: &str = "ALTER TABLE sample ADD COLUMN targets TEXT;";
+const LAYOUT: i64 = 3;
+/// What makes it of the layouts before, oldest first.
+const CHANGES: [(i64, &str); 2] = [
+    (1, "ALTER TABLE sample ADD COLUMN targets TEXT;"),
+    (2, RUNNING),
+];
+/// What runs, and what was kept for findings.
+const RUNNING: &str = "
+CREATE TABLE serving (
+    id INTEGER PRIMARY KEY, at INTEGER NOT NULL, boot TEXT NOT NULL, uptime REAL NOT NULL);
+CREATE TABLE running (
+    service INTEGER PRIMARY KEY, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, program TEXT);
+CREATE TABLE attachment (
+    finding INTEGER PRIMARY KEY, at INTEGER NOT NULL, evidence TEXT, trace TEXT);
+";
 /// How long to wait for a reader.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A file may always have this many pages.
+const LEAST_PAGES: i64 = 64;
 /// Rows that are removed at a time when the file is too large.
 const REMOVED: i64 = 2_000;
 
@@ -49,7 +64,7 @@ pub struct StoreOptions {
     pub path: PathBuf,
     /// Older rows are removed.
     pub keep: Duration,
-    /// The largest size in bytes.
+    /// The most bytes on disk: three quarters for the history, the rest for what is beside it.
     pub max_disk: u64,
 }
 
@@ -96,21 +111,53 @@ fn holder(pid: Option<u32>) -> String {
 
 impl StoreError {
     /// Whether the file itself is the problem, and not the disk or a permission.
-    fn is_damage(&self) -> bool {
+    pub(crate) fn is_damage(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         let Self::Sql { source, .. } = self else {
             return matches!(self, Self::Layout { .. });
         };
         let code = source.sqlite_error_code();
-        matches!(code, Some(DatabaseCorrupt | NotADatabase))
+        let extended = source.sqlite_error().map(|error| error.extended_code);
+        let is_cut = extended == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ);
+        is_cut || matches!(code, Some(DatabaseCorrupt | NotADatabase))
     }
+
+    /// Whether there is no room on the disk: this may change.
+    pub(crate) fn is_full(&self) -> bool {
+        use rusqlite::ErrorCode::{CannotOpen, DiskFull, SystemIoFailure};
+        match self {
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+            ),
+            Self::Sql { path, source } => match source.sqlite_error_code() {
+                Some(DiskFull) => true,
+                // SQLite does not say why a file cannot be created.
+                Some(CannotOpen | SystemIoFailure) => has_no_room(Path::new(path)),
+                _ => false,
+            },
+            Self::InUse { .. } | Self::Layout { .. } => false,
+        }
+    }
+}
+
+/// Whether the disk of a file has no room for another one.
+fn has_no_room(path: &Path) -> bool {
+    const LEAST: u64 = 64 << 10;
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    rustix::fs::statvfs(dir).is_ok_and(|disk| {
+        let has_files = disk.f_files == 0 || disk.f_favail > 0;
+        disk.f_bavail.saturating_mul(disk.f_frsize) < LEAST || !has_files
+    })
 }
 
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct StoreFile {
-    options: StoreOptions,
-    connection: Connection,
+    pub(super) options: StoreOptions,
+    pub(super) connection: Connection,
+    /// Device and inode; `None` if they cannot be read.
+    inode: Option<(u64, u64)>,
     /// Held as long as the history is written.
     _lock: File,
 }
@@ -120,6 +167,14 @@ pub(crate) struct StoreFile {
 pub(crate) struct SetAside {
     pub(crate) to: PathBuf,
     pub(crate) why: String,
+}
+
+impl SetAside {
+    /// In words.
+    pub(crate) fn text(&self) -> String {
+        let to = self.to.display();
+        format!("the file was damaged and set aside as {to}: {}", self.why)
+    }
 }
 
 /// Two servers on one history would write everything twice.
@@ -167,26 +222,59 @@ impl StoreFile {
     ) -> Result<(Self, Option<SetAside>), StoreError> {
         let lock = lock(&options.path)?;
         match Self::open_sound(&options) {
-            Ok(connection) => Ok((
-                Self {
-                    options,
-                    connection,
-                    _lock: lock,
-                },
-                None,
-            )),
+            Ok(connection) => Ok((Self::new(options, connection, lock), None)),
             Err(error) if error.is_damage() => {
-                let aside = set_aside(&options.path, now, &error)?;
+                let aside = set_aside(&options.path, now, &error.to_string())?;
                 let connection = Self::open_sound(&options)?;
-                let store = Self {
-                    options,
-                    connection,
-                    _lock: lock,
-                };
-                Ok((store, Some(aside)))
+                Ok((Self::new(options, connection, lock), Some(aside)))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Sets the file aside, whatever it looks like, and begins a new one.
+    pub(crate) fn begin_anew(
+        options: StoreOptions,
+        now: Timestamp,
+        why: &str,
+    ) -> Result<(Self, SetAside), StoreError> {
+        let lock = lock(&options.path)?;
+        let aside = set_aside(&options.path, now, why)?;
+        let connection = Self::open_sound(&options)?;
+        Ok((Self::new(options, connection, lock), aside))
+    }
+
+    /// Opens a file on a disk without room, to read what was kept until its last orderly end.
+    /// `None` if there is none that can be read.
+    pub(crate) fn open_unchangeable(options: StoreOptions) -> Option<Self> {
+        let lock = File::open(&options.path).ok()?;
+        let mut address = b"file:".to_vec();
+        for byte in options.path.as_os_str().as_encoded_bytes() {
+            match byte {
+                b'%' | b'?' | b'#' => address.extend(format!("%{byte:02x}").bytes()),
+                byte => address.push(*byte),
+            }
+        }
+        address.extend(b"?immutable=1");
+        let address = String::from_utf8(address).ok()?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(address, flags).ok()?;
+        let found: i64 = pragma(&connection, "user_version").ok()?;
+        (found == LAYOUT).then(|| Self::new(options, connection, lock))
+    }
+
+    fn new(options: StoreOptions, connection: Connection, lock: File) -> Self {
+        Self {
+            inode: inode(&options.path),
+            options,
+            connection,
+            _lock: lock,
+        }
+    }
+
+    /// Whether the path has another file by now, or none.
+    pub(super) fn is_removed(&self) -> bool {
+        self.inode.is_some() && inode(&self.options.path) != self.inode
     }
 
     fn open_sound(options: &StoreOptions) -> Result<Connection, StoreError> {
@@ -205,14 +293,13 @@ impl StoreFile {
                  PRAGMA journal_size_limit = 4194304; PRAGMA wal_autocheckpoint = 400;",
             )
             .map_err(sql)?;
-        let pages = i64::try_from(options.max_disk).unwrap_or(i64::MAX) / page.max(512);
-        connection
-            .pragma_update_and_check(None, "max_page_count", pages.max(64), |_| Ok(()))
-            .map_err(sql)?;
+        limit_pages(&connection, options, page).map_err(sql)?;
         if found == 0 {
-            lay_out(&connection, TABLES).map_err(sql)?;
-        } else if found == LAYOUT - 1 {
-            lay_out(&connection, FROM_BEFORE).map_err(sql)?;
+            lay_out(&connection, &[TABLES, RUNNING].concat()).map_err(sql)?;
+        } else if (1..LAYOUT).contains(&found) {
+            let changes = CHANGES.iter().filter(|(from, _)| *from >= found);
+            let changes: String = changes.map(|(_, change)| *change).collect();
+            lay_out(&connection, &changes).map_err(sql)?;
         } else if found != LAYOUT {
             let path = path.display().to_string();
             return Err(StoreError::Layout { path, found });
@@ -326,7 +413,8 @@ impl StoreFile {
     }
 
     /// Hands every row of a query over.
-    pub(super) fn read_rows(
+    #[cfg(test)]
+    pub(crate) fn read_rows(
         &self,
         query: &str,
         mut take: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<()>,
@@ -347,11 +435,11 @@ impl StoreFile {
         let keep = i64::try_from(self.options.keep.as_millis()).unwrap_or(i64::MAX);
         let before = now.as_millisecond().saturating_sub(keep);
         let trim = || -> rusqlite::Result<()> {
-            for table in ["sample", "event", "loss"] {
+            for table in ["sample", "event", "loss", "attachment"] {
                 let text = format!("DELETE FROM {table} WHERE at < ?1");
                 self.connection.execute(&text, [before])?;
             }
-            let most = i64::try_from(self.options.max_disk).unwrap_or(i64::MAX) / 10 * 9;
+            let most = most_bytes(&self.options) / 10 * 9;
             while self.used()? > most {
                 let removed = self.connection.execute(
                     "DELETE FROM sample WHERE (service, at) IN
@@ -369,12 +457,29 @@ impl StoreFile {
             self.connection.execute(
                 "DELETE FROM service WHERE id NOT IN (SELECT service FROM sample)
                  AND id NOT IN (SELECT service FROM event)
-                 AND id NOT IN (SELECT service FROM accepted)",
+                 AND id NOT IN (SELECT service FROM accepted)
+                 AND id NOT IN (SELECT service FROM running)",
                 [],
             )?;
-            Ok(())
+            self.shrink()
         };
-        trim().map_err(|source| sql(&self.options.path, source))
+        let trimmed = trim().map_err(|source| sql(&self.options.path, source));
+        state_limit::remove_beyond(&self.options.path, self.options.max_disk, self.bytes());
+        trimmed
+    }
+
+    /// A file from the time of a larger limit is written anew.
+    fn shrink(&self) -> rusqlite::Result<()> {
+        let page = pragma(&self.connection, "page_size")?;
+        let pages: i64 = pragma(&self.connection, "page_count")?;
+        if pages * page <= most_bytes(&self.options).max(LEAST_PAGES * page) {
+            return Ok(());
+        }
+        self.connection.execute_batch("VACUUM")?;
+        let is_done = |_: &rusqlite::Row<'_>| Ok(());
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], is_done)?;
+        limit_pages(&self.connection, &self.options, page)
     }
 
     /// Bytes in pages that hold something.
@@ -394,6 +499,17 @@ impl StoreFile {
         });
         sizes.map(|stat| stat.len()).sum()
     }
+}
+
+/// The most bytes of the file itself.
+fn most_bytes(options: &StoreOptions) -> i64 {
+    i64::try_from(state_limit::of_history(options.max_disk)).unwrap_or(i64::MAX)
+}
+
+/// A file that is larger already keeps its size until it is shrunk.
+fn limit_pages(connection: &Connection, options: &StoreOptions, page: i64) -> rusqlite::Result<()> {
+    let pages = (most_bytes(options) / page.max(512)).max(LEAST_PAGES);
+    connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
 }
 
 /// Opens the file for reading only.
@@ -427,7 +543,7 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
 }
 
 /// Renames the file and its log, so that nothing of them is lost.
-fn set_aside(path: &Path, now: Timestamp, error: &StoreError) -> Result<SetAside, StoreError> {
+fn set_aside(path: &Path, now: Timestamp, why: &str) -> Result<SetAside, StoreError> {
     let stamp = now.as_second();
     let with = |end: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -446,8 +562,15 @@ fn set_aside(path: &Path, now: Timestamp, error: &StoreError) -> Result<SetAside
             with(&format!(".damaged-{stamp}{end}")),
         ));
     }
-    let why = error.to_string();
+    let why = why.to_owned();
     Ok(SetAside { to, why })
+}
+
+/// Device and inode of a file.
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let stat = std::fs::metadata(path).ok()?;
+    Some((stat.dev(), stat.ino()))
 }
 
 /// Changes the tables to the layout of this version, whole or not at all.
@@ -456,7 +579,7 @@ fn lay_out(connection: &Connection, change: &str) -> rusqlite::Result<()> {
     connection.execute_batch(&change)
 }
 
-fn service_id(connection: &Connection, service: &ServiceKey) -> rusqlite::Result<i64> {
+pub(super) fn service_id(connection: &Connection, service: &ServiceKey) -> rusqlite::Result<i64> {
     let (kind, name) = (service.kind.word(), service.name.as_str());
     let known = connection
         .prepare_cached("SELECT id FROM service WHERE kind = ?1 AND name = ?2")?

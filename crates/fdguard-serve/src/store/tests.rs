@@ -7,13 +7,14 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::file::{StoreFile, StoreOptions};
-use super::{StoreWriter, read_history, read_moment, read_services};
+use super::{Attachments, StoreWriter, read_findings, read_history, read_moment, read_services};
 use crate::finding_book::{AcceptedFinding, FindingKey, FindingState};
 use crate::history_record::{FindingNote, HistoryBatch, HistoryEvent, HistorySample};
 use crate::overview::{ClassTally, TargetTally};
 use crate::service::{ServiceKey, ServiceKind};
+use crate::trace_keeper::{TraceNote, TracedLine};
 
-fn options(path: &Path, max_disk: u64) -> StoreOptions {
+pub(super) fn options(path: &Path, max_disk: u64) -> StoreOptions {
     StoreOptions {
         path: path.to_owned(),
         keep: Duration::from_secs(7 * 86_400),
@@ -21,15 +22,15 @@ fn options(path: &Path, max_disk: u64) -> StoreOptions {
     }
 }
 
-fn minute(minute: i64) -> Timestamp {
+pub(super) fn minute(minute: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
 }
 
-fn web() -> ServiceKey {
+pub(super) fn web() -> ServiceKey {
     ServiceKey::new(ServiceKind::Unit, "web.service")
 }
 
-fn batch(at: i64, services: usize) -> HistoryBatch {
+pub(super) fn batch(at: i64, services: usize) -> HistoryBatch {
     let sample = |n: usize| {
         let sample = HistorySample {
             at: minute(at),
@@ -61,7 +62,7 @@ fn batch(at: i64, services: usize) -> HistoryBatch {
     }
 }
 
-fn opened(at: i64) -> HistoryEvent {
+pub(super) fn opened(at: i64) -> HistoryEvent {
     HistoryEvent {
         at: minute(at),
         event: "opened".to_owned(),
@@ -76,6 +77,7 @@ fn opened(at: i64) -> HistoryEvent {
             pid: Some(7),
             comm: Some("web".into()),
             count: Some(40),
+            opened_at: None,
         }),
     }
 }
@@ -182,6 +184,30 @@ fn the_size_stays_below_its_bound_and_the_oldest_rows_go_first() {
     assert!(database <= bound, "{database}");
     let samples = &read_history(&path, "web", None).unwrap()[0].samples;
     assert!(samples.len() < 400);
+}
+
+#[test]
+fn a_file_from_the_time_of_a_larger_limit_shrinks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    for at in 0..100 {
+        file.write(&batch(at, 200)).unwrap();
+    }
+    drop(file);
+    let before = fs::metadata(&path).unwrap().len();
+    let bound = 1 << 20;
+    assert!(before > 2 * bound, "{before}");
+    let (mut file, _) = StoreFile::open(options(&path, bound), minute(100)).unwrap();
+    file.trim(minute(100)).unwrap();
+    assert!(file.bytes() <= bound, "{}", file.bytes());
+    file.write(&batch(101, 1)).unwrap();
+    let samples = &read_history(&path, "web", None).unwrap()[0].samples;
+    assert_eq!(
+        samples.last().unwrap().at,
+        minute(101),
+        "the newest are kept"
+    );
 }
 
 #[test]
@@ -305,8 +331,12 @@ fn a_history_of_the_layout_before_is_continued() {
     file.write(&batch(1, 1)).unwrap();
     drop(file);
     let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch("ALTER TABLE sample DROP COLUMN targets; PRAGMA user_version = 1;")
-        .unwrap();
+    old.execute_batch(
+        "ALTER TABLE sample DROP COLUMN targets; DROP TABLE serving; DROP TABLE running;
+         DROP TABLE attachment;
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
     drop(old);
     let (mut file, aside) = StoreFile::open(options(&path, 1 << 26), minute(2)).unwrap();
     assert_eq!(aside, None);
@@ -391,6 +421,52 @@ fn the_last_event_of_a_finding_is_its_state() {
     assert_eq!((leak.flaps, leak.finding.pid), (1, 7));
     assert_eq!(leak.finding.count, Some(40));
     assert_eq!(leak.key, FindingKey::of(&web(), &leak.finding));
+}
+
+#[test]
+fn what_was_kept_for_a_finding_survives_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history.db");
+    let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+    let mut resolved = opened(2);
+    resolved.event = "resolved".to_owned();
+    let batch = HistoryBatch {
+        events: vec![(web(), opened(1)), (web(), resolved)],
+        ..HistoryBatch::default()
+    };
+    file.write(&batch).unwrap();
+    let evidence = Attachments {
+        evidence: Some("/state/evidence/unit-web.tar.zst".to_owned()),
+        trace: None,
+    };
+    let trace = Attachments {
+        evidence: None,
+        trace: Some(TraceNote {
+            lines: vec![TracedLine {
+                place: "open_one (app.py:3)".to_owned(),
+                open: 7,
+            }],
+            folded: true,
+            error: None,
+            stem: "/state/traces/pid-7".into(),
+        }),
+    };
+    file.attach(41, minute(3), &evidence).unwrap();
+    file.attach(41, minute(4), &trace).unwrap();
+    let both = Attachments {
+        trace: trace.trace,
+        ..evidence
+    };
+    assert_eq!(file.findings().unwrap()[0].attached, both);
+    let older = &read_findings(&path).unwrap()[0];
+    assert_eq!((older.id, older.state), (41, FindingState::Resolved));
+    assert_eq!(
+        (&older.evidence, &older.trace),
+        (&both.evidence, &both.trace)
+    );
+    let day = 24 * 60;
+    file.trim(minute(9 * day)).unwrap();
+    assert!(read_findings(&path).unwrap().is_empty());
 }
 
 #[test]

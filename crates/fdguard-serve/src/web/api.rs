@@ -1,6 +1,7 @@
 //! The routes. Viewing and acting are separate rights: a token for viewing cannot suppress a
 //! finding.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -21,10 +22,11 @@ use tokio_util::sync::CancellationToken;
 use super::query::{FindingQuery, OverviewQuery};
 use super::tls::TlsFiles;
 use super::viewed::Viewed;
-use super::{assets, detail, events};
+use super::{assets, detail, events, processes};
 use crate::fleet::FleetOptions;
 use crate::metrics::{self, MetricsOptions};
-use crate::overview::Overview;
+use crate::overview::{Overview, ProcessView};
+use crate::store;
 
 /// Events that a slow client may fall behind.
 const BEHIND: usize = 64;
@@ -96,6 +98,8 @@ impl WebSettings {
 #[derive(Debug)]
 pub(crate) struct Published {
     overview: RwLock<Arc<Overview>>,
+    /// Every process; apart, because most requests want no list of thousands.
+    processes: RwLock<Arc<[ProcessView]>>,
     events: broadcast::Sender<Arc<str>>,
 }
 
@@ -103,6 +107,7 @@ impl Published {
     pub(crate) fn new(first: Overview) -> Self {
         Self {
             overview: RwLock::new(Arc::new(first)),
+            processes: RwLock::new(Arc::new([])),
             events: broadcast::channel(BEHIND).0,
         }
     }
@@ -116,6 +121,20 @@ impl Published {
             .unwrap_or_else(PoisonError::into_inner);
         *shown = Arc::clone(&overview);
         overview
+    }
+
+    /// Replaces the list of processes.
+    pub(crate) fn show_processes(&self, processes: Vec<ProcessView>) {
+        let mut shown = self
+            .processes
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *shown = processes.into();
+    }
+
+    pub(crate) fn processes(&self) -> Arc<[ProcessView]> {
+        let shown = self.processes.read();
+        Arc::clone(&shown.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sends an event to every connected client.
@@ -204,6 +223,7 @@ impl WebApi {
             .route("/healthz", get(health))
             .route("/metrics", get(metrics_page))
             .route("/api/v1/overview", get(overview))
+            .route("/api/v1/processes", get(processes::processes))
             .route("/api/v1/service", get(detail::service))
             .route("/api/v1/moment", get(detail::moment))
             .route("/api/v1/findings", get(findings))
@@ -310,11 +330,25 @@ async fn findings(
     Viewed(query): Viewed<FindingQuery>,
 ) -> Result<Response, Problem> {
     let overview = api.published.overview();
-    let findings = query.apply(&overview.findings)?;
+    let (mut records, history_error) = match api.sources.history.clone() {
+        Some(path) if query.older => {
+            match api.dear(move || Ok(store::read_findings(&path))).await? {
+                Ok(older) => (older, None),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            }
+        }
+        _ => (Vec::new(), None),
+    };
+    let known: HashSet<u64> = overview.findings.iter().map(|one| one.id).collect();
+    records.retain(|one| !known.contains(&one.id));
+    records.extend(overview.findings.iter().cloned());
+    records.sort_by_key(|one| one.id);
+    let findings = query.apply(records)?;
     Ok(Json(json!({
         "schema": "fdguard.serve.findings/1",
         "taken_at": overview.taken_at,
         "findings": findings,
+        "history_error": history_error,
     }))
     .into_response())
 }

@@ -41,6 +41,8 @@ struct ServiceDocument {
     findings: Vec<FindingRecord>,
     /// Absent without a history.
     history: Option<ServiceHistory>,
+    /// Why the history cannot be read; absent if it can, or if there is none.
+    history_error: Option<String>,
 }
 
 pub(super) async fn service(
@@ -60,20 +62,28 @@ pub(super) async fn service(
     let since = length
         .ok()
         .and_then(|length| Timestamp::now().checked_sub(length).ok());
-    let mut histories = match api.sources.history.clone() {
-        None => Vec::new(),
+    let read = match api.sources.history.clone() {
+        None => Ok(Vec::new()),
         Some(path) => {
             let name = query.name.clone();
-            // A history that cannot be read is absent; its error is in the overview.
-            api.dear(move || Ok(store::read_history(&path, &name, since).unwrap_or_default()))
+            api.dear(move || Ok(store::read_history(&path, &name, since)))
                 .await?
         }
+    };
+    let (mut histories, history_error) = match read {
+        Ok(histories) => (histories, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
     };
     histories.retain(|history| is_it(&history.service));
     let history = histories.into_iter().next();
     let key = now.as_ref().map(|view| view.key.clone());
     let key = key.or_else(|| history.as_ref().map(|history| history.service.clone()));
     let Some(key) = key else {
+        if let Some(why) = history_error {
+            let detail = format!("the history cannot be read: {why}");
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(Problem::new(status, "no-history", detail));
+        }
         let detail = format!("no service is named {:?}", query.name);
         return Err(Problem::new(StatusCode::NOT_FOUND, "unknown", detail));
     };
@@ -93,6 +103,7 @@ pub(super) async fn service(
         watched: watched.collect(),
         findings: findings.collect(),
         history,
+        history_error,
         service: key,
     })
     .into_response())
@@ -162,8 +173,17 @@ pub(super) async fn trace(
     Viewed(query): Viewed<TraceQuery>,
 ) -> Result<Response, Problem> {
     let overview = api.published.overview();
-    let record = overview.findings.iter().find(|one| one.id == query.finding);
-    let note = record.and_then(|record| record.trace.clone());
+    let is_it = |one: &&FindingRecord| one.id == query.finding;
+    let record = overview.findings.iter().find(is_it).cloned();
+    let record = match (record, api.sources.history.clone()) {
+        (None, Some(path)) => {
+            let older = api.dear(move || Ok(store::read_findings(&path))).await?;
+            let older = older.unwrap_or_default().into_iter();
+            older.into_iter().find(|one| is_it(&one))
+        }
+        (record, _) => record,
+    };
+    let note = record.and_then(|record| record.trace);
     let Some(note) = note.filter(|note| note.folded) else {
         let detail = format!("finding {} has no trace", query.finding);
         return Err(Problem::new(StatusCode::NOT_FOUND, "no-trace", detail));

@@ -4,6 +4,7 @@ mod api;
 mod assets;
 mod detail;
 mod events;
+mod processes;
 mod query;
 mod server;
 mod tls;

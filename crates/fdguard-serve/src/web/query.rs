@@ -30,6 +30,9 @@ pub(super) struct OverviewQuery {
 pub(super) struct FindingQuery {
     /// `open`, `resolved`, `suppressed` or `all`.
     state: Option<String>,
+    /// Also those that the loop has forgotten, from the history.
+    #[serde(default)]
+    pub(super) older: bool,
 }
 
 /// The query of one service.
@@ -130,10 +133,7 @@ fn sort(services: &mut [ServiceView], by: &str) -> Result<(), Problem> {
 
 impl FindingQuery {
     /// The findings in this state, the latest first.
-    pub(super) fn apply<'a>(
-        &self,
-        records: &'a [FindingRecord],
-    ) -> Result<Vec<&'a FindingRecord>, Problem> {
+    pub(super) fn apply(&self, records: Vec<FindingRecord>) -> Result<Vec<FindingRecord>, Problem> {
         let state = match self.state.as_deref().unwrap_or("all") {
             "all" => None,
             "open" => Some(FindingState::Open),
@@ -145,7 +145,7 @@ impl FindingQuery {
                 return Err(Problem::new(StatusCode::BAD_REQUEST, "bad-query", detail));
             }
         };
-        let wanted = records.iter().rev();
+        let wanted = records.into_iter().rev();
         let wanted = wanted.filter(|record| state.is_none_or(|state| record.state == state));
         Ok(wanted.collect())
     }

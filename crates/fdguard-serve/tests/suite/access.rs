@@ -10,6 +10,7 @@ fn without_a_token_only_the_health_and_the_page_are_answered() {
     for path in [
         "/metrics",
         "/api/v1/overview",
+        "/api/v1/processes",
         "/api/v1/findings",
         "/api/v1/snapshot?pid=1",
         "/api/v1/service?name=x",

@@ -77,6 +77,65 @@ fn a_full_disk_loses_rows_and_says_so_and_serving_goes_on() {
 }
 
 #[test]
+fn a_disk_that_is_full_at_the_start_costs_rows_and_not_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let Some(disk) = SmallDisk::mount(&state, "1m") else {
+        return testkit::skip("cannot mount a tmpfs: needs root");
+    };
+    let ballast = state.join("ballast");
+    drop(std::fs::write(&ballast, vec![0_u8; 2 << 20]));
+    let path = state.join("history.db");
+    let server = Server::with(|options| {
+        options.history.as_mut().unwrap().path.clone_from(&path);
+        options.sample_every = Duration::from_millis(1);
+    });
+    let gap = server.wait("the gap", |overview| {
+        let gaps = overview["gaps"].as_array()?.iter();
+        let mut gaps = gaps.filter(|gap| gap["what"] == "the history");
+        gaps.next().cloned()
+    });
+    assert!(
+        gap["why"].as_str().unwrap().contains("not written"),
+        "{gap}"
+    );
+    server.wait("lost rows", |overview| {
+        let lost = overview["own"]["history"]["lost_rows"].as_u64()?;
+        (lost > 0).then_some(())
+    });
+    std::fs::remove_file(&ballast).unwrap();
+    server.wait("a write that works", |overview| {
+        drop(Command::new("true").status());
+        let history = &overview["own"]["history"];
+        (history["error"].is_null() && path.exists()).then_some(())
+    });
+    let log = server.log();
+    assert!(log.iter().any(|line| line.contains("event=history_waits")));
+    drop(server);
+    drop(disk);
+}
+
+#[test]
+fn a_history_that_cannot_be_read_is_not_an_empty_one() {
+    let server = Server::start();
+    let victim = super::harness::leaker().start();
+    let name = super::harness::command();
+    let path = format!("/api/v1/service?kind=command&name={name}");
+    let read = || server.json(&path);
+    server.ticks(3);
+    testkit::wait_until("the history", || !read()["history"].is_null());
+    assert_eq!(read()["history_error"], Value::Null);
+    let file = rusqlite::Connection::open(server.state.path().join("history.db")).unwrap();
+    file.pragma_update(None, "user_version", 99).unwrap();
+    let unread = read();
+    assert_eq!(unread["history"], Value::Null);
+    let why = unread["history_error"].as_str().unwrap();
+    assert!(why.contains("another version"), "{why}");
+    victim.finish();
+}
+
+#[test]
 fn a_second_server_on_the_same_directory_is_refused() {
     let server = Server::start();
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fdguard_serve::history_record::HistoryEvent;
 use fdguard_serve::{read_history, read_services};
 use testkit::Victim;
 
@@ -159,4 +160,59 @@ fn the_targets_of_two_moments_can_be_compared() {
     assert_eq!(status, 404, "{body}");
     assert!(body.contains("nothing is kept"), "{body}");
     leaking.finish();
+}
+
+/// What happened to the processes of a service.
+fn runs_of(state: &std::path::Path, name: &str) -> Vec<HistoryEvent> {
+    let mut history = read_history(&state.join("history.db"), name, None).unwrap();
+    let mut events = history.remove(0).events;
+    events.retain(|one| matches!(one.event.as_str(), "appeared" | "restarted" | "stopped"));
+    events
+}
+
+fn words(events: &[HistoryEvent]) -> Vec<&str> {
+    events.iter().map(|one| one.event.as_str()).collect()
+}
+
+#[test]
+fn a_start_of_fdguard_serve_is_no_restart_of_a_service() {
+    let victim = leaker().start();
+    let server = Server::start();
+    server.ticks(5);
+    let server = Server::in_dir(server.stop(), |_| {});
+    server.ticks(5);
+    let state = server.stop();
+    assert_eq!(words(&runs_of(state.path(), &command())), ["appeared"]);
+    victim.finish();
+}
+
+#[test]
+fn a_deploy_while_fdguard_serve_did_not_run_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = format!("dp{}", std::process::id());
+    let program = dir.path().join(&name);
+    let deploy = || {
+        let new = dir.path().join("new");
+        std::fs::copy(testkit::victim_path("leaker"), &new).unwrap();
+        std::fs::rename(new, &program).unwrap();
+        testkit::VictimLaunch::program(&program).start()
+    };
+    let old = deploy();
+    let server = Server::start();
+    server.ticks(5);
+    let state = server.stop();
+    old.finish();
+    let new = deploy();
+    let server = Server::in_dir(state, |_| {});
+    server.ticks(5);
+    let state = server.stop();
+    let events = runs_of(state.path(), &name);
+    assert_eq!(words(&events), ["appeared", "restarted"]);
+    assert_eq!(events[1].deploy, Some(true));
+    assert!(
+        events[1].text.contains("while fdguard serve did not run"),
+        "{}",
+        events[1].text
+    );
+    new.finish();
 }

@@ -88,3 +88,87 @@ fn a_finding_whose_process_ended_meanwhile_resolves() {
     );
     assert!(!told(&server, "finding_resolved", &first["id"]));
 }
+
+#[test]
+fn a_finding_that_is_long_over_is_read_from_the_history() {
+    let server = Server::start();
+    server.ticks(2);
+    let state = server.stop();
+    let history = rusqlite::Connection::open(state.path().join("history.db")).unwrap();
+    let day = jiff::Timestamp::now().as_millisecond() - 3 * 86_400_000;
+    history
+        .execute_batch(&format!(
+            "INSERT INTO service VALUES (900, 'unit', 'old.service');
+             INSERT INTO event (service, at, event, text, finding) VALUES
+             (900, {day}, 'opened', 'it leaks', '{OLD}'),
+             (900, {day} + 60000, 'resolved', 'it leaks', '{OLD}');
+             INSERT INTO attachment VALUES (990, {day}, '/state/evidence/old.tar.zst', NULL);"
+        ))
+        .unwrap();
+    drop(history);
+    let server = Server::in_dir(state, |options| {
+        options.history.as_mut().unwrap().keep = Duration::from_secs(7 * 86_400);
+    });
+    server.ticks(1);
+    let old = |query: &str| {
+        let document = server.json(&format!("/api/v1/findings?{query}"));
+        let all = document["findings"].as_array().unwrap().iter();
+        let mut old = all.filter(|one| one["id"] == 990);
+        old.next().cloned()
+    };
+    assert_eq!(old("state=resolved"), None);
+    let found = old("state=resolved&older=true").unwrap();
+    assert_eq!(found["service"]["name"], "old.service");
+    assert_eq!(found["evidence"], "/state/evidence/old.tar.zst");
+    assert_eq!(old("state=open&older=true"), None);
+}
+
+const OLD: &str = r#"{"id":990,"rule":"leak","severity":"warning","class":"pipe","target":null,
+    "pid":7,"comm":"old","count":40}"#;
+
+#[test]
+fn a_service_with_an_open_finding_is_shown_after_its_end() {
+    let server = Server::with(|options| options.resolve_after = Duration::from_secs(600));
+    let mut victim = leaker().nofile(100).start();
+    victim.tell("90 file");
+    let pid = victim.pid();
+    let open = server.wait("the finding", |overview| near_limit(overview, pid));
+    victim.finish();
+    let ended = server.wait("the service without processes", |overview| {
+        let services = overview["services"].as_array()?.iter();
+        let mut services = services.filter(|one| one["name"] == super::harness::command());
+        services.find(|one| one["processes"] == 0).cloned()
+    });
+    assert!(ended["findings"].as_array().unwrap().contains(&open["id"]));
+    assert_eq!(ended["open_fds"], Value::Null);
+    // A start that never saw it run shows it, too.
+    let server = Server::in_dir(server.stop(), |options| {
+        options.resolve_after = Duration::from_secs(600);
+    });
+    server.wait("the service after a start", |overview| {
+        let mut services = overview["services"].as_array()?.iter();
+        services
+            .any(|one| one["findings"].as_array().unwrap().contains(&open["id"]))
+            .then_some(())
+    });
+}
+
+#[test]
+fn every_process_is_listed_also_those_that_are_not_watched() {
+    let server = Server::start();
+    let victim = leaker().start();
+    let name = super::harness::command();
+    let path = format!("/api/v1/processes?q={name}&sort=count");
+    let found = testkit::wait_for("the process", || {
+        let document = server.json(&path);
+        let found = document["processes"].as_array()?.first()?.clone();
+        (document["matched"] == 1).then_some(found)
+    });
+    assert_eq!(found["pid"], victim.pid());
+    assert_eq!(found["service"]["name"], name);
+    assert_eq!(found["count"], victim.holdings().len());
+    let few = server.json("/api/v1/processes?limit=1");
+    assert_eq!(few["processes"].as_array().unwrap().len(), 1);
+    assert!(few["matched"].as_u64().unwrap() > 1);
+    victim.finish();
+}

@@ -10,10 +10,10 @@ use fdguard_core::glob::Glob;
 use fdguard_core::proof::Allowance;
 use fdguard_core::units::{parse_duration, parse_positive_duration};
 
-use super::SettingsArgs;
 use super::protect::ProtectArgs;
 use super::ready::ReadyArg;
 use super::select::{number_completer, parse_pid};
+use super::{GroupArgs, SettingsArgs};
 
 /// Fail if a program, or a server under exercise, leaks descriptors.
 #[derive(Clone, Debug, Args)]
@@ -23,6 +23,7 @@ Examples:
   fdguard check --allow cache.py:31 -- python3 batch.py
   fdguard check --exercise 'curl -fs localhost:8080/' --ready tcp:8080 -- ./server
   fdguard check --exercise ./client --pid 1234      a running server
+  fdguard check --exercise ./client --unit web      a running unit, container or pod
   fdguard check --scenario canary.toml -- ./server
 Exit codes: the program's own if it failed, 128+n if signal n killed it, 125 if it could not be
 traced, 126 if it could not be executed, 127 if it was not found; otherwise 0 nothing found,
@@ -47,7 +48,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub reports: ReportArgs,
     /// Stop the program (SIGTERM) after this time; by default fdguard waits for it to exit.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_duration, conflicts_with = "GroupArgs")]
     pub length: Option<Duration>,
     /// Repeat the exercise, or run the program, for this long.
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, conflicts_with = "length")]
@@ -59,7 +60,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_positive_duration)]
     pub every: Duration,
     /// Start the program with this soft descriptor limit, so that slow leaks show early.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..), conflicts_with = "GroupArgs")]
     pub limit: Option<u64>,
     /// Also show which object of a Python, Java or Node program holds what it leaves open, and what
     /// keeps it alive.
@@ -69,7 +70,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = crate::exit::FINDINGS)]
     pub error_exitcode: u8,
     /// Program or server to run, with its arguments.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["pid", "scenario", "explain"])]
+    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["pid", "GroupArgs", "scenario", "explain"], conflicts_with = "GroupArgs")]
     pub command: Vec<OsString>,
 }
 
@@ -118,11 +119,14 @@ pub struct ExerciseArgs {
     #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "60s", value_parser = parse_positive_duration)]
     pub cycle_timeout: Duration,
     /// Check a running server: fdguard attaches to it and its children, and does not stop it.
-    #[arg(help_heading = "Exercise", short, long, value_name = "PID", value_parser = parse_pid, add = number_completer(), conflicts_with_all = ["command", "limit", "length"])]
+    #[arg(help_heading = "Exercise", short, long, value_name = "PID", value_parser = parse_pid, add = number_completer(), conflicts_with_all = ["command", "limit", "length", "GroupArgs"])]
     pub pid: Option<Pid>,
+    /// The group of the running server, instead of its number.
+    #[command(flatten)]
+    pub groups: GroupArgs,
     /// Do not open the inspector of a running Node program: no JavaScript lines of it, and nothing
     /// on its stderr.
-    #[arg(help_heading = "Exercise", long, requires = "pid")]
+    #[arg(help_heading = "Exercise", long, conflicts_with = "command")]
     pub no_inspector: bool,
 }
 

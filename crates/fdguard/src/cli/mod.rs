@@ -63,7 +63,7 @@ pub use protect::{ProtectArgs, ProtectLevel};
 pub use ready::ReadyArg;
 #[cfg(feature = "supervise")]
 pub use run::RunArgs;
-pub use select::{PodSelector, SelectArgs, Selection};
+pub use select::{GroupArgs, SelectArgs, Selection};
 #[cfg(feature = "serve")]
 pub use serve::{DeliveryArgs, KeepArgs, ServeArgs, ServeFleetArgs, ServeTraceArgs, WebArgs};
 pub use snap::{FailOn, SnapArgs, TierArg, ViaArg};

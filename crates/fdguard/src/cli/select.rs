@@ -3,6 +3,7 @@
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use fdguard_core::Pid;
+use fdguard_core::workload::PodSelector;
 
 use crate::completion::{process_names, process_numbers};
 
@@ -21,6 +22,17 @@ pub struct SelectArgs {
     /// Include all descendants of each process.
     #[arg(help_heading = "Process selection", long)]
     pub tree: bool,
+    /// Groups of processes.
+    #[command(flatten)]
+    pub groups: GroupArgs,
+    /// Select every process on the machine.
+    #[arg(help_heading = "Process selection", long, conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "pod"])]
+    pub all: bool,
+}
+
+/// Groups of processes, by the names that people use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct GroupArgs {
     /// Select every process in a container: its name, its id or the beginning of its id.
     #[arg(help_heading = "Process selection", long, value_name = "NAME|ID")]
     pub container: Option<String>,
@@ -30,9 +42,14 @@ pub struct SelectArgs {
     /// Select every process of a Kubernetes pod.
     #[arg(help_heading = "Process selection", long, value_name = "NS/NAME", value_parser = parse_pod)]
     pub pod: Option<PodSelector>,
-    /// Select every process on the machine.
-    #[arg(help_heading = "Process selection", long, conflicts_with_all = ["pids", "pid", "name", "tree", "container", "unit", "pod"])]
-    pub all: bool,
+}
+
+impl GroupArgs {
+    /// Whether none was named.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The requested processes.
@@ -46,12 +63,8 @@ pub enum Selection {
         pids: Vec<Pid>,
         /// By command.
         name: Option<String>,
-        /// By container.
-        container: Option<String>,
-        /// By systemd unit.
-        unit: Option<String>,
-        /// By pod.
-        pod: Option<PodSelector>,
+        /// By container, unit or pod.
+        groups: GroupArgs,
         /// With descendants.
         tree: bool,
     },
@@ -65,17 +78,13 @@ impl SelectArgs {
             return Some(Selection::All);
         }
         let pids: Vec<Pid> = self.pids.iter().chain(&self.pid).copied().collect();
-        let groups = [&self.name, &self.container, &self.unit];
-        let is_group = self.pod.is_some() || groups.iter().any(|group| group.is_some());
-        if pids.is_empty() && !is_group {
+        if pids.is_empty() && self.name.is_none() && self.groups.is_empty() {
             return None;
         }
         Some(Selection::Some {
             pids,
             name: self.name.clone(),
-            container: self.container.clone(),
-            unit: self.unit.clone(),
-            pod: self.pod.clone(),
+            groups: self.groups.clone(),
             tree: self.tree,
         })
     }
@@ -84,15 +93,6 @@ impl SelectArgs {
 /// Offers the running processes for a process id.
 pub(super) fn number_completer() -> ArgValueCompleter {
     ArgValueCompleter::new(process_numbers)
-}
-
-/// A pod, as `NAMESPACE/NAME`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodSelector {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
 }
 
 /// Parses `NAMESPACE/NAME`.

@@ -118,7 +118,7 @@ pub struct KeepArgs {
     /// Keep the history for this long.
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_positive_duration)]
     pub keep: Duration,
-    /// Maximum size of the history; the oldest rows are removed.
+    /// Maximum size of the history and of what is beside it; the oldest rows and files are removed.
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = disk)]
     pub max_disk: u64,
     /// At most one sample of a service in this time.

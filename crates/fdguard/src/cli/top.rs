@@ -6,13 +6,16 @@ use std::time::Duration;
 use clap::Args;
 use fdguard_core::units::parse_duration;
 
+use super::GroupArgs;
+
 /// Show which processes are growing or near a descriptor limit.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   fdguard top                live view; press ? for the keys
   fdguard top --once         one table
-  fdguard top --once --json  one JSON document, for scripts")]
+  fdguard top --once --json  one JSON document, for scripts
+  fdguard top --unit nginx   the processes of a unit, container or pod")]
 pub struct TopArgs {
     /// Print one table and exit.
     #[arg(long)]
@@ -26,6 +29,9 @@ pub struct TopArgs {
     /// Show only processes whose command or PID contains TEXT.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// Groups of processes.
+    #[command(flatten)]
+    pub groups: GroupArgs,
     /// With --once or --json: report the peak of every process, even if there are more than 1000.
     #[arg(long)]
     pub peaks: bool,

@@ -10,6 +10,7 @@ use fdguard_core::{Class, Pid, Snapshot, Summary, Text, Tier};
 use fdguard_diagnose::log;
 use fdguard_probe::{Options, Probe};
 
+use super::pick;
 use crate::cli::ExplainArgs;
 use crate::exit::{self, HintedError};
 use crate::report::explanation::{self, ExplainedProcess};
@@ -23,12 +24,13 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         return Ok(exit::CLEAN);
     }
     // First, because the process may end while a long log is read.
-    let seen = args.pid.map(read_snapshot).transpose()?;
+    let pid = pick::pick_one(args.pid, &args.groups, "explain")?;
+    let seen = pid.map(read_snapshot).transpose()?;
     let near = seen
         .as_ref()
         .map(|(_, summary)| explain::near(&summary.walls))
         .unwrap_or_default();
-    let explanation = read_log(args, &playbook, &near)?;
+    let explanation = read_log(args, &playbook, &near, seen.is_some())?;
     let held = seen.map(|seen| held_by(seen, &explanation, &playbook));
     write(args, &explanation, held.as_ref())?;
     Ok(exit_code(&explanation, held.as_ref()))
@@ -150,6 +152,7 @@ fn read_log(
     args: &ExplainArgs,
     playbook: &Playbook,
     near: &[WallName],
+    has_process: bool,
 ) -> anyhow::Result<Explanation> {
     let mut scanner = LogScanner::new(playbook)?;
     match args.log.as_deref() {
@@ -158,7 +161,7 @@ fn read_log(
             log::scan(&mut scanner, file, &path.display().to_string())?;
         }
         // A terminal is not a log. With --pid there is still something to report.
-        None if io::stdin().is_terminal() && args.pid.is_some() => {}
+        None if io::stdin().is_terminal() && has_process => {}
         None if io::stdin().is_terminal() => {
             let hint = "run fdguard explain LOG, or pipe a log into fdguard explain; --list shows the playbook";
             return Err(HintedError::usage("no log given", hint).into());

@@ -1,19 +1,21 @@
 //! Resolves the user's selection to pids.
 
+use std::collections::HashSet;
+
 use fdguard_core::Pid;
+use fdguard_core::workload::ProcessGroup;
 use fdguard_probe::Probe;
 
-use crate::cli::{PodSelector, Selection};
+use crate::cli::{GroupArgs, Selection};
 use crate::exit::HintedError;
+use crate::terminal::sanitize_str;
 
 /// The processes of a selection, each once, in the given order.
 pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<Pid>> {
     let Selection::Some {
         pids,
         name,
-        container,
-        unit,
-        pod,
+        groups,
         tree,
     } = selection
     else {
@@ -26,12 +28,7 @@ pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<P
             (format!("no process is named {name:?}"), hint)
         })?);
     }
-    let groups = GroupSelection {
-        container: container.as_deref(),
-        unit: unit.as_deref(),
-        pod: pod.as_ref(),
-    };
-    picked.extend(groups.pick(probe)?);
+    picked.extend(in_groups(probe, groups)?);
     if *tree {
         let mut with_descendants = Vec::new();
         for pid in picked {
@@ -39,53 +36,132 @@ pub(super) fn pick(probe: &Probe, selection: &Selection) -> anyhow::Result<Vec<P
         }
         picked = with_descendants;
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     picked.retain(|pid| seen.insert(*pid));
     Ok(picked)
 }
 
-/// Groups of processes that have a name.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GroupSelection<'a> {
-    pub(super) container: Option<&'a str>,
-    pub(super) unit: Option<&'a str>,
-    pub(super) pod: Option<&'a PodSelector>,
+/// The groups that were named; an error if one of them has no process.
+pub(super) fn groups(probe: &Probe, args: &GroupArgs) -> anyhow::Result<Vec<ProcessGroup>> {
+    let mut groups = Vec::new();
+    if let Some(wanted) = &args.container {
+        let hint = "names are known only to root; give the id: docker inspect -f '{{.Id}}' NAME";
+        groups.extend(some(probe.containers(wanted)?, || {
+            (format!("no process is in a container {wanted:?}"), hint)
+        })?);
+    }
+    let named = args.unit.clone().map(ProcessGroup::Unit);
+    let named = named
+        .into_iter()
+        .chain(args.pod.clone().map(ProcessGroup::Pod));
+    for group in named {
+        some(probe.in_group(&group)?, || nobody(&group))?;
+        groups.push(group);
+    }
+    Ok(groups)
 }
 
-impl GroupSelection<'_> {
-    /// The processes of these groups.
-    pub(super) fn pick(self, probe: &Probe) -> anyhow::Result<Vec<Pid>> {
-        let mut picked = Vec::new();
-        if let Some(wanted) = self.container {
-            let hint =
-                "names are known only to root; give the id: docker inspect -f '{{.Id}}' NAME";
-            picked.extend(some(probe.in_container(wanted)?, || {
-                (format!("no process is in a container {wanted:?}"), hint)
-            })?);
-        }
-        if let Some(unit) = self.unit {
-            let hint = "run `systemctl status` to list the units with their processes";
-            picked.extend(some(probe.of_unit(unit)?, || {
-                (format!("no process belongs to the unit {unit:?}"), hint)
-            })?);
-        }
-        if let Some(PodSelector { namespace, name }) = self.pod {
-            let hint = "run `ls /var/log/pods` as root to list the pods of this machine";
-            picked.extend(some(probe.in_pod(namespace, name)?, || {
-                (
-                    format!("no process belongs to the pod {namespace}/{name}"),
-                    hint,
-                )
-            })?);
-        }
-        Ok(picked)
+/// The error for a group without a process.
+fn nobody(group: &ProcessGroup) -> (String, &'static str) {
+    match group {
+        ProcessGroup::Container(name) => (
+            format!("no process is in a container {name:?}"),
+            "run `fdguard top --once` to list the processes with their containers",
+        ),
+        ProcessGroup::Unit(unit) => (
+            format!("no process belongs to the unit {unit:?}"),
+            "run `systemctl status` to list the units with their processes",
+        ),
+        ProcessGroup::Pod(pod) => (
+            format!(
+                "no process belongs to the pod {}/{}",
+                pod.namespace, pod.name
+            ),
+            "run `ls /var/log/pods` as root to list the pods of this machine",
+        ),
     }
 }
 
-fn some(
-    found: Vec<Pid>,
+/// The processes of the groups, each once.
+pub(super) fn in_groups(probe: &Probe, args: &GroupArgs) -> anyhow::Result<Vec<Pid>> {
+    let mut picked = Vec::new();
+    for group in groups(probe, args)? {
+        picked.extend(some(probe.in_group(&group)?, || nobody(&group))?);
+    }
+    let mut seen = HashSet::new();
+    picked.retain(|pid| seen.insert(*pid));
+    Ok(picked)
+}
+
+/// The process of a command that examines one: given by number, or the only one of its groups.
+/// `None` if nothing was named.
+pub(super) fn pick_one(
+    pid: Option<Pid>,
+    args: &GroupArgs,
+    command: &str,
+) -> anyhow::Result<Option<Pid>> {
+    if pid.is_some() || args.is_empty() {
+        return Ok(pid);
+    }
+    let probe = Probe::new()?;
+    only(&probe, &in_groups(&probe, args)?, command).map(Some)
+}
+
+/// The same for a command that also examines the descendants: the process above all others.
+#[cfg(feature = "trace")]
+pub(super) fn pick_root(
+    pid: Option<Pid>,
+    args: &GroupArgs,
+    command: &str,
+) -> anyhow::Result<Option<Pid>> {
+    if pid.is_some() || args.is_empty() {
+        return Ok(pid);
+    }
+    let probe = Probe::new()?;
+    let picked = in_groups(&probe, args)?;
+    let mut below = HashSet::new();
+    for pid in &picked {
+        below.extend(probe.tree(*pid)?.into_iter().skip(1));
+    }
+    let roots: Vec<Pid> = picked
+        .into_iter()
+        .filter(|pid| !below.contains(pid))
+        .collect();
+    only(&probe, &roots, command).map(Some)
+}
+
+/// Candidates that an error lists.
+const LISTED: usize = 10;
+
+fn only(probe: &Probe, picked: &[Pid], command: &str) -> anyhow::Result<Pid> {
+    if let [pid] = picked {
+        return Ok(*pid);
+    }
+    let names = probe.process_names()?;
+    let label = |pid: &Pid| {
+        let name = names.iter().find(|(known, _)| known == pid);
+        let name = name.map_or_else(String::new, |(_, name)| {
+            format!(" ({})", sanitize_str(&name.to_lossy()))
+        });
+        format!("{pid}{name}")
+    };
+    let mut listed: Vec<String> = picked.iter().take(LISTED).map(label).collect();
+    let others = picked.len().saturating_sub(LISTED);
+    if others > 0 {
+        listed.push(format!("and {others} more"));
+    }
+    let message = format!(
+        "{command} examines one process, and {} match: {}",
+        picked.len(),
+        listed.join(", ")
+    );
+    Err(HintedError::usage(message, "give the number of one of them").into())
+}
+
+fn some<T>(
+    found: Vec<T>,
     nobody: impl FnOnce() -> (String, &'static str),
-) -> Result<Vec<Pid>, HintedError> {
+) -> Result<Vec<T>, HintedError> {
     if found.is_empty() {
         let (message, hint) = nobody();
         return Err(HintedError::look(message, hint));

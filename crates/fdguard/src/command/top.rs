@@ -1,14 +1,15 @@
 //! `fdguard top`: which processes are near a limit, or growing?
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal as _;
 
 use fdguard_core::host::HostView;
-use fdguard_core::workload::Workload;
+use fdguard_core::workload::{ProcessGroup, Workload};
 use fdguard_core::{Gap, Pid, Summary};
 use fdguard_probe::{Options, Probe, Radar};
 use fdguard_proc::ProcKey;
 
+use super::pick;
 use crate::cli::TopArgs;
 use crate::exit::{self, HintedError};
 use crate::report::host;
@@ -38,15 +39,11 @@ pub(super) fn run(args: &TopArgs) -> anyhow::Result<u8> {
 
 fn look(probe: &Probe, args: &TopArgs) -> anyhow::Result<HostView> {
     let mut view = Radar::single(args.peaks).scan(probe)?;
-    if args.peaks || view.rows.len() <= CROWD {
-        probe.name_rows(&mut view.rows);
-    } else {
-        view.gaps.push(Gap::new(
-            "units, containers and pods",
-            format!("a single sample of more than {CROWD} processes omits them"),
-            "use --peaks or the live view",
-        ));
+    if !args.groups.is_empty() {
+        let picked: HashSet<Pid> = pick::in_groups(probe, &args.groups)?.into_iter().collect();
+        view.rows.retain(|row| picked.contains(&row.pid));
     }
+    probe.name_rows(&mut view.rows);
     if let Some(filter) = args.filter.as_deref() {
         view.rows.retain(|row| {
             let label = row.workload.as_ref().and_then(|one| one.label());
@@ -57,9 +54,6 @@ fn look(probe: &Probe, args: &TopArgs) -> anyhow::Result<HostView> {
     }
     Ok(view)
 }
-
-/// From this many processes on, a single look does not read their cgroups.
-const CROWD: usize = 1000;
 
 fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
@@ -76,37 +70,57 @@ fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
         colour,
         filter: args.filter.clone().unwrap_or_default(),
     };
-    let radar = Radar::new();
-    let names = HashMap::new();
-    top::run(
-        &mut Host {
-            probe,
-            radar,
-            names,
-        },
-        options,
-    )
+    let groups = pick::groups(&probe, &args.groups)?;
+    let mut host = Host {
+        probe,
+        radar: Radar::new(),
+        groups,
+        known: HashMap::new(),
+    };
+    top::run(&mut host, options)
 }
 
 /// The running host.
 struct Host {
     probe: Probe,
     radar: Radar,
+    /// Only processes of one of these are shown; all if there are none.
+    groups: Vec<ProcessGroup>,
     /// What is known of the processes of the last look.
-    names: HashMap<ProcKey, Option<Box<Workload>>>,
+    known: HashMap<ProcKey, ProcessOwner>,
+}
+
+/// Who a process belongs to.
+#[derive(Clone)]
+struct ProcessOwner {
+    workload: Option<Box<Workload>>,
+    is_selected: bool,
 }
 
 impl Host {
-    /// Reads the names of new processes only.
+    /// Names the processes and leaves out those of other groups; only new ones are read.
     fn name(&mut self, view: &mut HostView) {
-        let mut names = HashMap::with_capacity(view.rows.len());
-        for row in &mut view.rows {
-            let Some(key) = row.key() else { continue };
-            let known = self.names.remove(&key);
-            row.workload = known.unwrap_or_else(|| self.probe.workload(row.pid).map(Box::new));
-            names.insert(key, row.workload.clone());
+        let mut known = HashMap::with_capacity(view.rows.len());
+        view.rows.retain_mut(|row| {
+            let Some(key) = row.key() else {
+                return self.groups.is_empty();
+            };
+            let owner = self.known.remove(&key);
+            let owner = owner.unwrap_or_else(|| self.owner(row.pid));
+            row.workload = owner.workload.clone();
+            let is_selected = owner.is_selected;
+            known.insert(key, owner);
+            is_selected
+        });
+        self.known = known;
+    }
+
+    fn owner(&self, pid: Pid) -> ProcessOwner {
+        let is_in = |group: &ProcessGroup| self.probe.is_in_group(pid, group);
+        ProcessOwner {
+            workload: self.probe.workload(pid).map(Box::new),
+            is_selected: self.groups.is_empty() || self.groups.iter().any(is_in),
         }
-        self.names = names;
     }
 }
 
@@ -137,5 +151,45 @@ impl HostSource for Host {
             .map_err(|error| error.to_string())?;
         let summary = Summary::summarize(&snapshot);
         Ok(Holdings { snapshot, summary })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use fdguard_probe::Probe;
+    use testkit::FakeProc;
+
+    use super::look;
+    use crate::cli::TopArgs;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        top: TopArgs,
+    }
+
+    fn args(words: &[&str]) -> TopArgs {
+        let line = [&["top"][..], words].concat();
+        Line::try_parse_from(line).unwrap().top
+    }
+
+    #[test]
+    fn one_table_names_every_row_however_many_processes_there_are() {
+        let mut tree = FakeProc::new();
+        for pid in 10..1_050 {
+            let _process = tree
+                .process(pid)
+                .file("cgroup", format!("0::/system.slice/s{pid}.service\n"));
+        }
+        let probe = Probe::at(tree.root()).unwrap();
+        let view = look(&probe, &args(&["--once"])).unwrap();
+        assert_eq!(view.rows.len(), 1_040);
+        assert!(view.rows.iter().all(|row| row.workload.is_some()));
+        let view = look(&probe, &args(&["--once", "--unit", "s77"])).unwrap();
+        assert_eq!(
+            view.rows.iter().map(|row| row.pid).collect::<Vec<_>>(),
+            [77]
+        );
     }
 }

@@ -3,11 +3,13 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use fdguard_core::Pid;
 use fdguard_process::signals::Signals;
 use fdguard_trace::{
     AttachedTrace, HeapWatch, ObservedTrace, Options, ProcessWhy, TraceSession, expected_stop,
 };
 
+use super::pick;
 use super::trace::attach::{attach_to, leave};
 use crate::cli::WhyArgs;
 use crate::exit::{self, HintedError};
@@ -23,17 +25,17 @@ const ENOUGH: usize = 4;
 const USES: Duration = Duration::from_secs(3);
 
 pub(super) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
-    let answers = match ObservedTrace::find(args.pid) {
-        Ok(observed) => answer(&mut observed.session(), args, || false)?,
-        Err(_) => attached(args)?,
+    let Some(pid) = pick::pick_one(args.pid, &args.groups, "why")? else {
+        return Err(HintedError::usage("no process given", "run fdguard why PID").into());
     };
-    let of_pid: Vec<ProcessWhy> = answers
-        .into_iter()
-        .filter(|one| one.pid == args.pid)
-        .collect();
+    let answers = match ObservedTrace::find(pid) {
+        Ok(observed) => answer(&mut observed.session(), pid, args, || false)?,
+        Err(_) => attached(pid, args)?,
+    };
+    let of_pid: Vec<ProcessWhy> = answers.into_iter().filter(|one| one.pid == pid).collect();
     if of_pid.iter().all(|one| one.sites.is_empty()) {
         let refusal = of_pid.first().and_then(|one| one.refusal.as_deref());
-        return Err(no_answer(args.pid, refusal).into());
+        return Err(no_answer(pid, refusal).into());
     }
     if args.json {
         output::emit(args.output.as_deref(), |out| {
@@ -61,14 +63,14 @@ fn no_answer(pid: u32, refusal: Option<&str>) -> HintedError {
 }
 
 /// A program that nobody traces is attached to, and left again.
-fn attached(args: &WhyArgs) -> anyhow::Result<Vec<ProcessWhy>> {
+fn attached(pid: Pid, args: &WhyArgs) -> anyhow::Result<Vec<ProcessWhy>> {
     let signals = Signals::listen_for_end()?;
     let options = Options {
         users: true,
         ..Options::default()
     };
-    let mut attached: AttachedTrace = attach_to(&[args.pid], &options, &signals)?;
-    let answers = answer(&mut attached.session, args, || signals.is_pending());
+    let mut attached: AttachedTrace = attach_to(&[pid], &options, &signals)?;
+    let answers = answer(&mut attached.session, pid, args, || signals.is_pending());
     leave(&attached);
     answers
 }
@@ -76,6 +78,7 @@ fn attached(args: &WhyArgs) -> anyhow::Result<Vec<ProcessWhy>> {
 /// Walks once, and for plain numbers once more after new descriptors were opened.
 fn answer(
     session: &mut TraceSession,
+    pid: Pid,
     args: &WhyArgs,
     is_stopped: impl Fn() -> bool,
 ) -> anyhow::Result<Vec<ProcessWhy>> {
@@ -84,28 +87,28 @@ fn answer(
         false => HeapWatch::default(),
     };
     if args.force
-        && let Some(expected) = expected_stop(args.pid)
+        && let Some(expected) = expected_stop(pid)
     {
-        let line = format!("fdguard: process {}: {expected}\n", args.pid);
+        let line = format!("fdguard: process {pid}: {expected}\n");
         std::io::stderr().write_all(line.as_bytes())?;
     }
     session.poll()?;
-    watch.finish_one(session, args.pid);
+    watch.finish_one(session, pid);
     let began = Instant::now();
     while watch.wants_uses() && began.elapsed() < USES.min(args.wait) && !is_stopped() {
         std::thread::sleep(LOOK);
         session.poll()?;
-        watch.finish_one(session, args.pid);
+        watch.finish_one(session, pid);
     }
     let end = Instant::now() + args.wait;
-    let mut walked = session.open_count(args.pid);
+    let mut walked = session.open_count(pid);
     while watch.wants_more() && Instant::now() < end && !is_stopped() {
         std::thread::sleep(LOOK);
         session.poll()?;
-        let now = session.open_count(args.pid);
+        let now = session.open_count(pid);
         if now >= walked + ENOUGH {
             walked = now;
-            watch.finish_one(session, args.pid);
+            watch.finish_one(session, pid);
             if !watch.wants_lines() {
                 break;
             }

@@ -1,10 +1,11 @@
 //! `--unit`, `--container` and `--pod` select real processes by their cgroup.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use testkit::{TestCgroup, Victim, is_root, skip};
 
+use super::watching::Watching;
 use super::{CommandOutput, fdguard, run};
 
 /// 64 digits that begin with the number of this process.
@@ -99,4 +100,112 @@ fn a_pod_selects_its_processes_for_snap_and_watch() {
     let other = within(&["snap", "--json", "--pod", "shop/cart-1"]);
     assert_eq!((other.code, other.text()), (3, ""));
     victim.finish();
+}
+
+/// A unit of this test with a victim in it.
+fn unit_with_victim(name: &str) -> Option<(String, Victim, TestCgroup)> {
+    let unit = format!("fdguard-{name}-{}.service", std::process::id());
+    let (victim, group) = victim_in(&format!("system.slice/{unit}"))?;
+    Some((unit, victim, group))
+}
+
+#[test]
+fn a_unit_selects_its_processes_for_top() {
+    let Some((unit, victim, _group)) = unit_with_victim("top") else {
+        return;
+    };
+    let document = run(["top", "--json", "--unit", &unit]).json();
+    let pids = document["processes"].as_array().unwrap().iter();
+    let pids: Vec<&Value> = pids.map(|row| &row["pid"]).collect();
+    assert_eq!(pids, [&Value::from(victim.pid())]);
+    let table = run(["top", "--once", "--unit", &unit]);
+    assert!(table.text().contains(&unit), "{}", table.text());
+    let nobody = run(["top", "--once", "--unit", "fdguard-no-such.service"]);
+    assert_eq!((nobody.code, nobody.text()), (3, ""));
+    victim.finish();
+}
+
+#[test]
+fn a_unit_selects_the_process_for_explain() {
+    let Some((unit, victim, _group)) = unit_with_victim("explain") else {
+        return;
+    };
+    let document = run(["explain", "/dev/null", "--json", "--unit", &unit]).json();
+    assert_eq!(document["held_by"]["process"]["pid"], victim.pid());
+    victim.finish();
+}
+
+#[test]
+fn a_unit_selects_the_server_for_check() {
+    let Some((unit, victim, _group)) = unit_with_victim("check") else {
+        return;
+    };
+    let exercise = ["check", "--exercise", "true", "--cycles", "10"];
+    let output = run([&exercise[..], &["--warmup", "0", "--json", "--unit", &unit]].concat());
+    assert_eq!(only_process(&output), victim.pid());
+    let idle = run(["check", "--unit", &unit]);
+    assert_eq!(idle.code, 2, "{}", idle.stderr);
+    victim.finish();
+}
+
+#[test]
+fn a_unit_selects_the_process_for_why() {
+    let unit = format!("fdguard-why-{}.service", std::process::id());
+    let group = TestCgroup::create(&format!("system.slice/{unit}")).filter(|_| is_root());
+    let Some(group) = group else {
+        return skip("needs root and a cgroup that can be created");
+    };
+    let program = "held = open('/dev/null')\nprint('ready', flush=True)\ninput()";
+    let mut python = Command::new("python3")
+        .args(["-c", program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0; 6];
+    std::io::Read::read_exact(python.stdout.as_mut().unwrap(), &mut line).unwrap();
+    group.add(python.id());
+    let answer = run(["why", "--json", "--unit", &unit]).json();
+    assert_eq!(answer["processes"][0]["pid"], python.id());
+    drop(python.stdin.take());
+    python.wait().unwrap();
+}
+
+#[test]
+fn a_command_for_one_process_names_the_candidates() {
+    let Some((unit, victim, group)) = unit_with_victim("several") else {
+        return;
+    };
+    let other = Victim::start("leaker");
+    group.add(other.pid());
+    let check = ["check", "--exercise", "true"];
+    for command in [&["why"][..], &["explain", "/dev/null"], &check] {
+        let refused = run([command, &["--unit", &unit]].concat());
+        assert_eq!((refused.code, refused.text()), (2, ""), "{command:?}");
+        for pid in [victim.pid(), other.pid()] {
+            let candidate = format!("{pid} (leaker)");
+            assert!(refused.stderr.contains(&candidate), "{}", refused.stderr);
+        }
+    }
+    other.finish();
+    victim.finish();
+}
+
+#[test]
+fn a_watch_of_a_unit_goes_on_after_its_restart() {
+    let Some((unit, first, group)) = unit_with_victim("restart") else {
+        return;
+    };
+    let args = ["--unit", &unit, "--json", "--samples"];
+    let mut watching = Watching::start(args);
+    watching.idle(20);
+    first.finish();
+    let second = Victim::start("leaker");
+    group.add(second.pid());
+    watching.wait_for(&format!("\"pid\":{}", second.pid()));
+    watching.idle(20);
+    let said = watching.stop();
+    assert_eq!((said.code, &*said.stderr), (0, ""), "{}", said.text());
+    assert_eq!(only_process(&said), second.pid());
+    second.finish();
 }

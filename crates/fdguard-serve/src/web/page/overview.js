@@ -1,4 +1,4 @@
-// All services of the host, or its watched processes, in the order that matters.
+// All services of the host, all of its processes, or the watched ones, in the order that matters.
 
 import { askRefresh, duration, el, known, percent, perMinute, serviceLink, timeLeft, words } from "./dom.js";
 import { findingBlock } from "./finding.js";
@@ -12,6 +12,7 @@ const MOST_FINDINGS = 3;
 const choice = { q: "", sort: "time-left", what: "services" };
 
 const text = (value, mark) => ({ text: value, mark });
+const WHAT = ["services", "processes", "watched processes"];
 const SERVICES = [
   ["Service", "", (one) => text(one.name)],
   ["Kind", "dim wide", (one) => text(one.kind)],
@@ -45,7 +46,7 @@ function sortProcesses(list, sort) {
 
 export function overviewView() {
   const services = rowWindow("Services", SERVICES, serviceLink);
-  const processes = rowWindow("Watched processes", PROCESSES, (one) => serviceLink(one.service));
+  const processes = rowWindow("Processes", PROCESSES, (one) => serviceLink(one.service));
   const findings = el("div", { id: "findings" });
   const note = el("p", { class: "dim", id: "shown" });
   const gaps = el("div", { class: "dim" });
@@ -55,26 +56,40 @@ export function overviewView() {
   const sort = el("select", { id: "sort", onchange: () => { choice.sort = sort.value; askRefresh(); } },
     ORDERS.map((name) => option(name, choice.sort)));
   const what = el("select", { id: "what", onchange: () => { choice.what = what.value; askRefresh(); } },
-    ["services", "watched processes"].map((name) => option(name, choice.what)));
+    WHAT.map((name) => option(name, choice.what)));
   const element = el("div", {}, el("h2", {}, "Open findings"), findings,
     el("h2", {}, "Who runs out next"),
     el("div", { class: "tools" }, el("label", {}, "Search ", search),
       el("label", {}, "Order ", sort), el("label", {}, "Show ", what)),
     services.element, processes.element, note, gaps);
 
+  /** The processes that are asked for, and how many match. */
+  async function loadProcesses(overview) {
+    const wanted = choice.q.toLowerCase();
+    if (choice.what === "watched processes") {
+      const watched = overview.watched.filter((one) =>
+        words(one.comm).toLowerCase().includes(wanted));
+      return [sortProcesses(watched, choice.sort), watched.length];
+    }
+    // Processes have no growth of their own.
+    const sort = choice.sort === "growth" ? "time-left" : choice.sort;
+    const query = new URLSearchParams({ sort, q: choice.q });
+    const found = await load("api/v1/processes?" + query);
+    return [found.processes, found.matched];
+  }
+
   async function refresh() {
-    const query = new URLSearchParams({ sort: choice.sort, q: choice.q });
-    const overview = await load("api/v1/overview?" + query);
     const isServices = choice.what === "services";
+    const query = new URLSearchParams({ sort: choice.sort, q: choice.q });
+    if (!isServices) query.set("limit", "0");
+    const overview = await load("api/v1/overview?" + query);
+    const [list, matched] = isServices
+      ? [overview.services, overview.services.length] : await loadProcesses(overview);
     services.element.hidden = !isServices;
     processes.element.hidden = isServices;
-    const wanted = choice.q.toLowerCase();
-    const watched = overview.watched.filter((one) => words(one.comm).toLowerCase().includes(wanted));
-    if (isServices) services.set(overview.services);
-    else processes.set(sortProcesses(watched, choice.sort));
-    const count = isServices ? overview.services.length : watched.length;
-    note.textContent = count + (isServices ? " services" : " watched processes") +
-      (choice.q ? " match" : "");
+    (isServices ? services : processes).set(list);
+    note.textContent = matched + " " + choice.what + (choice.q ? " match" : "") +
+      (list.length < matched ? ", the first " + list.length + " are shown" : "");
     const open = overview.findings.filter((one) => one.state === "open").reverse();
     const blocks = open.slice(0, MOST_FINDINGS).map((one) => findingBlock(one, { isShort: true }));
     const more = open.length - blocks.length;

@@ -143,11 +143,13 @@ export function serviceView(kind, name) {
       [el("h2", {}, "Open descriptors by call path, finding " + one.finding), flameGraph(one.folded)]));
   }
 
-  function showHistory(history) {
+  function showHistory(history, why) {
     const samples = history ? history.samples : [];
     charts.hidden = legend.hidden = samples.length === 0;
     onset.replaceChildren(history && history.onset ? el("p", {}, history.onset.text) : "",
-      samples.length ? "" : el("p", { class: "dim" }, "No history in this range."));
+      samples.length ? "" : why
+        ? el("p", { class: "failed", role: "alert" }, "The history cannot be read: " + why)
+        : el("p", { class: "dim" }, "No history in this range."));
     moments.set(samples);
     if (!samples.length) return;
     const times = samples.map((one) => seconds(one.at));
@@ -174,7 +176,7 @@ export function serviceView(kind, name) {
       ["processes", String(now.processes)], ["restarts", String(now.restarts)],
       ["since", moment(now.since)],
     ]) : el("p", {}, "It has no process now."));
-    showHistory(one.history);
+    showHistory(one.history, one.history_error);
     findings.replaceChildren(...(one.findings.length
       ? one.findings.slice().reverse().map((record) => findingBlock(record))
       : [el("p", { class: "dim" }, "None.")]));

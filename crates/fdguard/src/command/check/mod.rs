@@ -18,6 +18,7 @@ use fdguard_core::Text;
 use fdguard_diagnose::check::{Proof, fails};
 use fdguard_trace::{Error, ProcessWhy};
 
+use super::pick;
 use super::settings;
 use super::trace::{FAILED, NOT_FOUND, NOT_RUNNABLE, SIGNALLED};
 use crate::cli::{Annotations, CheckArgs, ReportArgs};
@@ -55,11 +56,12 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     // Fail early if a report file cannot be written.
     let mut files = Files::open(&args.reports)?;
     let scenario = args.exercise.scenario.as_deref();
-    let plan = match (&args.exercise.exercise, scenario, args.exercise.pid) {
-        (None, None, None) => None,
-        (None, None, Some(_)) => {
+    let is_running = args.exercise.pid.is_some() || !args.exercise.groups.is_empty();
+    let plan = match (&args.exercise.exercise, scenario, is_running) {
+        (None, None, false) => None,
+        (None, None, true) => {
             return Err(HintedError::usage(
-                "--pid needs an exercise",
+                "a running server needs an exercise",
                 "add --exercise 'CMD', the command to run in each cycle",
             )
             .into());
@@ -75,9 +77,10 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
         dir.map_or(Ok(()), |dir| must_exist(dir, "--baseline"))?;
         baseline::must_be_readable(path)?;
     }
+    let server = pick::pick_root(args.exercise.pid, &args.exercise.groups, "check")?;
     let (mut proof, whys) = match plan {
         None => whole::run(args, &settings)?,
-        Some(plan) => exercise::run(args, &plan, &settings)?,
+        Some(plan) => exercise::run(args, &plan, &settings, server)?,
     };
     if let Some(path) = &args.baseline {
         baseline::apply(path, &mut proof)?;

@@ -102,6 +102,7 @@ pub(super) fn start_watch<'p>(
     let plan = |pids: Vec<u32>| WatchPlan {
         pids,
         name: None,
+        groups: Vec::new(),
         tree: true,
         every: args.every,
         jitter: Duration::ZERO,

@@ -172,6 +172,7 @@ pub(super) fn watch<'p>(
     let plan = WatchPlan {
         pids: vec![traced.pid()],
         name: None,
+        groups: Vec::new(),
         tree: true,
         every,
         jitter: Duration::ZERO,
@@ -221,6 +222,7 @@ pub(super) fn watch_attached<'p>(
     let plan = WatchPlan {
         pids: attached.pids().to_vec(),
         name: None,
+        groups: Vec::new(),
         tree: true,
         every,
         jitter: Duration::ZERO,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use fdguard_diagnose::watching::{OnSignal, WatchPlan};
 use fdguard_probe::Probe;
 
-use crate::cli::{Selection, WatchArgs};
-use crate::command::pick::{self, GroupSelection};
+use crate::cli::{GroupArgs, Selection, WatchArgs};
+use crate::command::pick;
 use crate::exit::HintedError;
 
 /// The interval between looks without a given length.
@@ -21,23 +21,13 @@ const SHORTEST: Duration = Duration::from_millis(250);
 const SPREAD_FROM: Duration = Duration::from_secs(60);
 
 pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::Result<WatchPlan> {
-    let (pids, name, tree) = match args.select.selection() {
+    let (pids, name, groups, tree) = match args.select.selection() {
         Some(Selection::Some {
-            mut pids,
+            pids,
             name,
-            container,
-            unit,
-            pod,
+            groups,
             tree,
-        }) => {
-            let groups = GroupSelection {
-                container: container.as_deref(),
-                unit: unit.as_deref(),
-                pod: pod.as_ref(),
-            };
-            pids.extend(groups.pick(probe)?);
-            (pids, name, tree)
-        }
+        }) => (pids, name, pick::groups(probe, &groups)?, tree),
         Some(Selection::All) => {
             let hint = "use `fdguard top` to watch every process on the host";
             return Err(HintedError::usage("watch does not support --all", hint).into());
@@ -53,9 +43,7 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
         let named = Selection::Some {
             pids: Vec::new(),
             name: name.clone(),
-            container: None,
-            unit: None,
-            pod: None,
+            groups: GroupArgs::default(),
             tree: false,
         };
         pick::pick(probe, &named)?;
@@ -64,6 +52,7 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
     Ok(WatchPlan {
         pids,
         name,
+        groups,
         tree,
         every,
         jitter: args.jitter.unwrap_or_else(|| jitter(every)).min(every),

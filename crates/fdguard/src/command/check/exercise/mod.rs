@@ -11,6 +11,7 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+use fdguard_core::Pid;
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::proof::Remains;
@@ -74,12 +75,13 @@ pub(super) fn run(
     args: &CheckArgs,
     plan: &Plan,
     settings: &RuleSettings,
+    server: Option<Pid>,
 ) -> anyhow::Result<(Proof, Vec<ProcessWhy>)> {
     let began = Timestamp::now();
     let probe = Probe::new()?;
     let stop = Stop::listen()?;
     let progress = ProgressLine::on_stderr();
-    let mut server = start((args, plan), &probe, &stop, &progress)?;
+    let mut server = start((args, plan), server, &probe, &stop, &progress)?;
     let mut bench = Bench {
         args,
         plan,
@@ -148,11 +150,12 @@ fn walk(heap: Option<&mut HeapWatch>, server: &mut Server) -> anyhow::Result<()>
 /// The named server, or a new one.
 fn start(
     (args, plan): (&CheckArgs, &Plan),
+    running: Option<Pid>,
     probe: &Probe,
     stop: &Stop,
     progress: &ProgressLine,
 ) -> anyhow::Result<Server> {
-    if let Some(pid) = args.exercise.pid {
+    if let Some(pid) = running {
         let no_inspector = args.exercise.no_inspector;
         let running = RunningServer::attach(probe, pid, no_inspector, &stop.signals)?;
         // If it was stopped meanwhile, the server is left at once.

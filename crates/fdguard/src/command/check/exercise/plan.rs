@@ -95,7 +95,8 @@ impl Plan {
         } else {
             args.command.clone()
         };
-        if command.is_empty() && args.exercise.pid.is_none() {
+        let is_running = args.exercise.pid.is_some() || !args.exercise.groups.is_empty();
+        if command.is_empty() && !is_running {
             return Err(
                 wrong("no server: name one in the file or on the command line".to_owned()).into(),
             );
