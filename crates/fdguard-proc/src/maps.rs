@@ -45,8 +45,9 @@ pub struct MapsRegion<'a> {
 }
 
 impl<'a> MapsRegion<'a> {
-    /// Whether it is private memory of the program's own: of no file, and none that the kernel made,
-    /// such as the stack. A name that the program gave (`[anon:NAME]`, since Linux 5.17) is none.
+    /// Whether it is private memory of the program's own: of no file, and none that the kernel
+    /// made, such as the stack. A name that the program gave (`[anon:NAME]`, since Linux 5.17) is
+    /// none.
     #[must_use]
     pub fn is_private_memory(&self) -> bool {
         let has_no_name = self.path.is_empty() || self.path.starts_with(b"[anon:");

@@ -1,5 +1,5 @@
-//! How long a thread has waited, and in which call. The caller has both from the kernel's account of
-//! the thread, so one that ran meanwhile never seems to have waited.
+//! How long a thread has waited, and in which call. The caller has both from the kernel's account
+//! of the thread, so one that ran meanwhile never seems to have waited.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A check in the configuration: a string like the flag's, or a table. Its times are texts under the
-//! names of the flag's options (`period = "10s"`), or numbers under Kubernetes' names.
+//! A check in the configuration: a string like the flag's, or a table. Its times are texts under
+//! the names of the flag's options (`period = "10s"`), or numbers under Kubernetes' names.
 
 use std::fmt;
 use std::time::Duration;

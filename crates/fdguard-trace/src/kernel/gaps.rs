@@ -18,8 +18,8 @@ pub(super) struct Unseen<'a> {
     pub(super) failures: &'a UnwindFailures,
 }
 
-/// A count, and what to say if it is not 0: what was not seen, why, and the remedy. The counted noun
-/// is in braces.
+/// A count, and what to say if it is not 0: what was not seen, why, and the remedy. The counted
+/// noun is in braces.
 type Row = (u64, &'static str, &'static str, &'static str);
 
 pub(super) fn gaps(all: &Unseen<'_>) -> Vec<Gap> {

@@ -1,5 +1,5 @@
-//! `--explain`: every effective value of the settings, the user's playbook and the scenario, and its
-//! source.
+//! `--explain`: every effective value of the settings, the user's playbook and the scenario, and
+//! its source.
 
 use std::path::Path;
 
