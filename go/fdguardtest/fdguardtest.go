@@ -5,9 +5,9 @@
 //		...
 //	}
 //
-// Go programs call the kernel without the C library, so that fdguard trace cannot name their lines
-// without root. The failure shows the number and the target of each descriptor, and the call of
-// Check.
+// Go programs call the kernel without the C library, so that only root can name their lines: by the
+// kernel. The failure shows the number and the target of each descriptor, the call of Check, and the
+// command that names the lines.
 package fdguardtest
 
 import (
@@ -23,6 +23,10 @@ import (
 
 // Settle is the time that goroutines have to close what they hold after a test.
 var Settle = time.Second
+
+// remedy is the command that names the lines. A program that go test starts by itself has no debug
+// information.
+const remedy = "  to see the lines, as root: go test -c -o a.test && fdguard check -- ./a.test"
 
 // The runtime opens its poller when it is first needed. A pipe is polled: from then on it is there.
 func init() {
@@ -44,7 +48,8 @@ func Check(t testing.TB, allowed ...string) {
 	t.Cleanup(func() {
 		t.Helper()
 		if left := settled(before, allowed); len(left) > 0 {
-			t.Errorf("fdguard: %s", text(left))
+			name, _, _ := strings.Cut(t.Name(), "/")
+			t.Errorf("fdguard: %s\n%s -test.run '^%s$'", text(left), remedy, name)
 		}
 	})
 }
@@ -60,7 +65,7 @@ func Main(m *testing.M, allowed ...string) {
 	}
 	code := m.Run()
 	if left := settled(before, allowed); len(left) > 0 {
-		fmt.Fprintf(os.Stderr, "fdguard: all tests together: %s\n", text(left))
+		fmt.Fprintf(os.Stderr, "fdguard: all tests together: %s\n%s\n", text(left), remedy)
 		if code == 0 {
 			code = 1
 		}
