@@ -79,7 +79,10 @@ struct record record, edge;
 // What the reader wants: processes whose pid has these low bits, and whether it wants to know the
 // processes, too.
 struct {
-    u32 mask, rest, processes, unused;
+    u32 mask, rest, processes;
+    // Whether the last mount is known. The reader clears it before each of its reads: mounts come
+    // and go.
+    u32 has_mount;
 } wanted SEC(".data");
 
 // Whether it can describe processes: the verifier does not examine what cannot be reached.
@@ -97,6 +100,12 @@ struct {
 struct {
     u32 is_new, is_process;
 } now;
+
+// The mount of the last descriptor, and its number.
+struct {
+    u64 address;
+    u32 number, unused;
+} last_mount;
 
 // The reader's pid namespace.
 struct {
@@ -159,9 +168,14 @@ INLINE u32 mount_of(struct file *file)
     u64 inner = 0;
     u32 number = 0;
     COPY(inner, file->f_path.mnt);
+    if (wanted.has_mount && inner == last_mount.address)
+        return last_mount.number;
     u64 mount = inner - FIELD_OFFSET(((struct mount *)0)->mnt);
     u64 place = mount + FIELD_OFFSET(((struct mount *)0)->mnt_id);
     bpf_probe_read_kernel(&number, sizeof(number), (void *)place);
+    last_mount.address = inner;
+    last_mount.number = number;
+    wanted.has_mount = true;
     return number;
 }
 
@@ -180,6 +194,9 @@ INLINE void read_inode(struct record *to, struct inode *inode)
     to->size = inode->i_size;
     to->rdev = inode->i_rdev;
     to->magic = inode->i_sb->s_magic;
+    // Their locks are not shown.
+    if (to->magic == SOCKFS || to->magic == PIPEFS)
+        return;
     // A lock of any process now: all anonymous inodes are one, so an earlier lock proves nothing.
     struct file_lock_context *locks = inode->i_flctx;
     if (locks && (locks->flc_flock.next != &locks->flc_flock ||
@@ -224,9 +241,15 @@ INLINE void read_socket(struct record *to, struct file *file)
 
 INLINE void read_eventfd(struct record *to, struct eventfd_ctx *from)
 {
-    COPY(to->eventfd.count, from->count);
-    COPY(to->eventfd.flags, from->flags);
-    COPY(to->eventfd.id, from->id);
+    u64 start = FIELD_OFFSET(from->count);
+    if (FIELD_OFFSET(from->flags) == start + 8 && FIELD_OFFSET(from->id) == start + 12) {
+        // A copy takes as long for four bytes as for some hundred.
+        bpf_probe_read_kernel(&to->eventfd, sizeof(to->eventfd), &from->count);
+    } else {
+        COPY(to->eventfd.count, from->count);
+        COPY(to->eventfd.flags, from->flags);
+        COPY(to->eventfd.id, from->id);
+    }
     to->kind = EVENTFD;
     to->length = sizeof(to->eventfd);
 }

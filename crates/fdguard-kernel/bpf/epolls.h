@@ -52,69 +52,64 @@ struct {
     struct rb_node *node;
     u32 next, count;
     bool has_changed;
+    // What the node refers to, and the item that it is a part of.
+    u64 parent, right, left;
+    struct {
+        struct file *file;
+        u32 fd, unused;
+    } now;
+    // The open files that the first walk met.
+    u64 files[EPOLL_ITEMS];
 } in_tree;
-
-INLINE void read_item(struct epoll_item *to, struct rb_node *node)
-{
-    struct epitem *from = (void *)((u64)node - FIELD_OFFSET(((struct epitem *)0)->rbn));
-    struct file *file = NULL;
-    struct inode *inode = NULL;
-    COPY(to->fd, from->ffd.fd);
-    COPY(file, from->ffd.file);
-    COPY(inode, file->f_inode);
-    COPY(to->ino, inode->i_ino);
-}
-
-// The first time an item is kept, the second time it is compared. False if there is no room.
-INLINE bool take_item(struct epoll_tail *tail, struct rb_node *node, bool is_second)
-{
-    struct epoll_item item = {};
-    u32 index = in_tree.count;
-    if (index >= EPOLL_ITEMS)
-        return false;
-    read_item(&item, node);
-    if (!is_second) {
-        tail->items[index].fd = item.fd;
-        tail->items[index].ino = item.ino;
-    } else if (tail->items[index].fd != item.fd || tail->items[index].ino != item.ino) {
-        in_tree.has_changed = true;
-    }
-    in_tree.count = index + 1;
-    return true;
-}
 
 // The registrations of the last epoll instance. One reader at a time: the loader sees to it.
 struct epoll_tail epoll_items;
+
+// The first time an item is kept, the second time it is compared. False if there is no room.
+INLINE bool take_item(struct rb_node *node, bool is_second)
+{
+    struct epitem *from = (void *)((u64)node - FIELD_OFFSET(((struct epitem *)0)->rbn));
+    struct inode *inode = NULL;
+    u32 index = in_tree.count;
+    if (index >= EPOLL_ITEMS)
+        return false;
+    in_tree.count = index + 1;
+    bpf_probe_read_kernel(&in_tree.now, 12, &from->ffd);
+    if (is_second) {
+        if (in_tree.files[index] != (u64)in_tree.now.file ||
+            epoll_items.items[index].fd != in_tree.now.fd)
+            in_tree.has_changed = true;
+        return true;
+    }
+    in_tree.files[index] = (u64)in_tree.now.file;
+    epoll_items.items[index].fd = in_tree.now.fd;
+    COPY(inode, in_tree.now.file->f_inode);
+    COPY(epoll_items.items[index].ino, inode->i_ino);
+    return true;
+}
 
 // One step in the order of the tree. False at the end, or if there is no room. The verifier
 // examines it once, and not at each step.
 GLOBAL int step_in_tree(u32 is_second)
 {
     struct rb_node *node = in_tree.node, *child = NULL, *parent = NULL;
-    unsigned long word = 0;
-    if (in_tree.next == LEFT) {
-        COPY(child, node->rb_left);
-        if (child) {
-            in_tree.node = child;
-            return true;
-        }
+    bpf_probe_read_kernel(&in_tree.parent, 24, node);
+    if (in_tree.next == LEFT && in_tree.left) {
+        in_tree.node = (struct rb_node *)in_tree.left;
+        return true;
     }
     if (in_tree.next != PARENT) {
-        if (!take_item(&epoll_items, node, is_second))
+        if (!take_item(node, is_second))
             return false;
-        child = NULL;
-        COPY(child, node->rb_right);
-        if (child) {
-            in_tree.node = child;
+        if (in_tree.right) {
+            in_tree.node = (struct rb_node *)in_tree.right;
             in_tree.next = LEFT;
             return true;
         }
     }
     // The low bits have the node's colour.
-    COPY(word, node->__rb_parent_color);
-    parent = (struct rb_node *)(word & ~3ul);
+    parent = (struct rb_node *)(in_tree.parent & ~3ul);
     in_tree.node = parent;
-    child = NULL;
     if (parent)
         COPY(child, parent->rb_right);
     in_tree.next = child == node ? PARENT : ITSELF;
@@ -151,6 +146,12 @@ GLOBAL int read_epoll(u64 address)
 // How many bytes of the tail are used; 0 if fdinfo must be read.
 INLINE u32 describe_epoll(struct epoll_tail *tail, u64 address)
 {
+    struct rb_node *node = NULL;
+    struct epoll_filefd *file = NULL;
+    // They are copied as a whole.
+    if (FIELD_OFFSET(node->rb_right) != 8 || FIELD_OFFSET(node->rb_left) != 16 ||
+        FIELD_OFFSET(file->fd) != FIELD_OFFSET(file->file) + 8)
+        return 0;
     if (!read_epoll(address))
         return 0;
     u32 count = epoll_items.count;

@@ -151,6 +151,8 @@ int before_call(u64 *ctx)
     u8 class = classes[call & (CALLS - 1)];
     if (!(class & (BEFORE | COMPARED)))
         return 0;
+    if (call == CALL_ioctl && !may_open(regs->si))
+        return 0;
     struct work *work = begin_work(true);
     if (!work)
         return 0;
@@ -161,8 +163,7 @@ int before_call(u64 *ctx)
     work->call = call;
     work->stack = 0;
     if (class & COMPARED) {
-        if (call != CALL_ioctl || may_open(regs->si))
-            keep_table();
+        keep_table();
     } else if (call == CALL_close) {
         u64 file = file_at(regs->di);
         if (file && is_shared(work) && has_other_users(file))
@@ -253,6 +254,12 @@ int after_call(u64 *ctx)
         return 0;
     // Nearly every close: it was reported when it began.
     if (call == CALL_close && result == 0 && !threads_inside)
+        return 0;
+    if (call == CALL_ioctl && result >= 0 && !may_open(regs->si))
+        return 0;
+    // Most failures are ordinary: a file that is not there, a connection that has not come yet.
+    if (result < 0 && !(class & BEFORE) && result != -EBADF && result != -EMFILE &&
+        result != -ENFILE)
         return 0;
     if (is_sometimes_new(call) && result >= 0 && !returns_new(regs, call))
         return 0;

@@ -52,7 +52,8 @@ impl DescriptorProgram {
         })
     }
 
-    /// Sets what the next reads return: at first, a record of every descriptor.
+    /// Sets what the next reads return: at first, a record of every descriptor. What the program
+    /// remembers of mounts, it forgets.
     pub fn want(&self, wanted: &WantedRecords) -> Result<(), Errno> {
         let words = [wanted.part.0, wanted.part.1, u32::from(wanted.processes), 0];
         let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();

@@ -16,6 +16,9 @@ const WAL_MAGIC: [&[u8]; 2] = [&[0x37, 0x7f, 0x06, 0x82], &[0x37, 0x7f, 0x06, 0x
 const JOURNAL_MAGIC: &[u8] = &[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const EXTENSIONS: [&[u8]; 6] = [b".db", b".sqlite", b".sqlite3", b".db3", b".sdb", b".s3db"];
 const SIDES: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
+/// How any of these end: most files end otherwise, and need no comparison.
+const LAST_OF_EXTENSIONS: &[u8] = b"be3";
+const LAST_OF_SIDES: &[u8] = b"lm";
 
 /// Sets the classes of SQLite files. `links` opens the target's descriptor directory; without it (a
 /// simulated tree, or the output of `lsof`) only names and neighbours decide.
@@ -62,14 +65,24 @@ fn is_candidate(entry: &FdEntry, bases: &HashSet<Vec<u8>>) -> bool {
     is_file(entry)
         && entry.path().is_some_and(|path| {
             let path = path.as_bytes();
-            side_of(path).is_some()
-                || EXTENSIONS.iter().any(|extension| path.ends_with(extension))
-                || bases.contains(path)
+            side_of(path).is_some() || has_extension(path) || bases.contains(path)
         })
+}
+
+fn ends_in(path: &[u8], letters: &[u8]) -> bool {
+    path.last().is_some_and(|last| letters.contains(last))
+}
+
+fn has_extension(path: &[u8]) -> bool {
+    ends_in(path, LAST_OF_EXTENSIONS)
+        && EXTENSIONS.iter().any(|extension| path.ends_with(extension))
 }
 
 /// The database's path and the suffix, for a side file.
 fn side_of(path: &[u8]) -> Option<(&[u8], &'static [u8])> {
+    if !ends_in(path, LAST_OF_SIDES) {
+        return None;
+    }
     SIDES
         .iter()
         .find_map(|side| Some((path.strip_suffix(*side)?, *side)))
@@ -126,4 +139,19 @@ fn read_head(dir: BorrowedFd<'_>, fd: Fd, id: FileId) -> Option<[u8; 16]> {
     let mut head = [0; 16];
     let length = rustix::io::pread(&file, &mut head, 0).ok()?;
     (is_same && length == head.len()).then_some(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXTENSIONS, LAST_OF_EXTENSIONS, LAST_OF_SIDES, SIDES, ends_in};
+
+    #[test]
+    fn the_last_letters_are_those_of_the_names() {
+        assert!(
+            EXTENSIONS
+                .iter()
+                .all(|name| ends_in(name, LAST_OF_EXTENSIONS))
+        );
+        assert!(SIDES.iter().all(|name| ends_in(name, LAST_OF_SIDES)));
+    }
 }

@@ -144,6 +144,7 @@ pub fn write_each<T: Sync, E: Send>(
             write,
             end: Ok(()),
             is_over: false,
+            is_awaited: false,
         }),
         moved: Condvar::new(),
     };
@@ -182,6 +183,8 @@ struct Turn<W, E> {
     write: W,
     end: Result<(), E>,
     is_over: bool,
+    /// Whether a thread waits until there is room: to notify nobody is a system call, too.
+    is_awaited: bool,
 }
 
 impl<W: FnMut(&[u8]) -> Result<(), E>, E> Turns<W, E> {
@@ -190,6 +193,7 @@ impl<W: FnMut(&[u8]) -> Result<(), E>, E> Turns<W, E> {
     fn pass_on(&self, at: usize, encoded: Result<Vec<u8>, E>) -> Option<Vec<u8>> {
         let mut turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while turn.next != at && turn.waiting.len() >= MOST_WAITING && !turn.is_over {
+            turn.is_awaited = true;
             turn = self
                 .moved
                 .wait(turn)
@@ -197,7 +201,9 @@ impl<W: FnMut(&[u8]) -> Result<(), E>, E> Turns<W, E> {
         }
         turn.waiting.insert(at, encoded);
         turn.write_ready();
-        self.moved.notify_all();
+        if std::mem::take(&mut turn.is_awaited) {
+            self.moved.notify_all();
+        }
         (!turn.is_over).then(|| turn.free.pop().unwrap_or_default())
     }
 }

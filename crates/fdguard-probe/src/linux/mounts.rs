@@ -1,10 +1,10 @@
 //! Mounts that hold only one kind of thing.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use fdguard_core::Text;
 use fdguard_proc::mountinfo::{self, MountEntry};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What kind of pseudo file system a mount is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub(super) struct Mounts {
     /// Two of them: process handles have their own file system since Linux 6.9.
     anonymous: [OnceLock<u64>; 2],
     /// Mounts of fdguard's namespace on local file systems, where checking a name cannot block.
-    local: HashSet<u64>,
+    local: FxHashSet<u64>,
     /// Device numbers of the mounts of fdguard's namespace.
-    devices: HashMap<u64, Text>,
+    devices: FxHashMap<u64, Text>,
 }
 
 impl Mounts {

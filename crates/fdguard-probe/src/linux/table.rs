@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use fdguard_core::{Fd, FdEntry, Gap, Pid, Tier};
+use fdguard_core::{Detail, Fd, FdEntry, Gap, Pid, Tier};
 use fdguard_proc::fdinfo::EpollTarget;
 use rustix::io::Errno;
 
@@ -20,6 +20,30 @@ use crate::workers;
 const WORTH_A_THREAD: u64 = 512;
 const CHUNK: usize = 128;
 
+/// A connection within this host among the entries of a table. All that finds its other end is kept
+/// here: it is at hand when the entry is made, and later it is not in the caches any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    pub(super) fd: Fd,
+    /// The namespace and the inode of the socket.
+    pub(super) place: Option<(u64, u64)>,
+    pub(super) ends: ConnectionEnds,
+}
+
+impl Connection {
+    fn new(entry: &FdEntry, ends: ConnectionEnds) -> Self {
+        let netns = match &entry.detail {
+            Detail::Inet(inet) => inet.netns,
+            _ => None,
+        };
+        Self {
+            fd: entry.fd,
+            place: netns.zip(entry.id.map(|id| id.ino)),
+            ends,
+        }
+    }
+}
+
 /// One table as its process's own files show it: the passes complete it.
 #[derive(Debug, Default)]
 pub(super) struct TableDraft {
@@ -29,7 +53,7 @@ pub(super) struct TableDraft {
     /// Those that no entry can be made of yet.
     pub(super) sockets: Vec<UnresolvedSocket>,
     /// Connections within this host among the entries, whose other ends are not known yet.
-    pub(super) connections: Vec<(Fd, ConnectionEnds)>,
+    pub(super) connections: Vec<Connection>,
     /// The link of its network namespace, if there are sockets.
     pub(super) netns: Option<Vec<u8>>,
     /// What the epoll instances among the entries have registered.
@@ -124,7 +148,7 @@ impl TableDraft {
             ClassifiedEntry::Entry(entry) => self.entries.push(entry),
             ClassifiedEntry::Socket(socket) => self.sockets.push(socket),
             ClassifiedEntry::Connection(entry, ends) => {
-                self.connections.push((entry.fd, ends));
+                self.connections.push(Connection::new(&entry, ends));
                 self.entries.push(entry);
             }
             ClassifiedEntry::Epoll(entry, registrations) => {

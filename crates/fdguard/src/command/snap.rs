@@ -156,7 +156,7 @@ fn summarized_alone(snapshot: &Snapshot) -> Summary {
         return Summary::summarize(snapshot);
     };
     // The other core has most of the targets, this one everything else.
-    let (here, there) = fds.split_at(fds.len() / 4);
+    let (here, there) = fds.split_at(fds.len() / 8);
     let group = || TargetGroups::new(there);
     let (others, (rest, mut targets)) = workers::beside(Some(group), || {
         let rest = Summary::without_targets(snapshot);

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fdguard_core::{Detail, Pid, Text};
 use fdguard_proc::mountinfo;
+use rustc_hash::FxHashMap;
 
 use super::Context;
 use crate::linux::table::TableDraft;
 use crate::linux::{Probe, files};
 
 /// Device numbers by mount.
-type Devices = HashMap<u64, Text>;
+type Devices = FxHashMap<u64, Text>;
 
 /// The mounts of other namespaces: read once for all processes with the same namespace and the same
 /// root, which is all that their list of mounts depends on.
@@ -22,6 +23,8 @@ pub(in crate::linux) struct ForeignMounts(Mutex<HashMap<[Vec<u8>; 2], Arc<Device
 pub(super) fn describe(context: &Context<'_>, table: &mut TableDraft) {
     let probe = context.probe;
     let mut theirs: Option<Arc<Devices>> = None;
+    // Most files of a process are on few mounts, and often neighbours.
+    let mut last: Option<(u64, Option<Text>)> = None;
     for entry in &mut table.entries {
         let Some(mnt) = entry.id.map(|id| id.mnt) else {
             continue;
@@ -29,11 +32,16 @@ pub(super) fn describe(context: &Context<'_>, table: &mut TableDraft) {
         let Detail::File(file) = &mut entry.detail else {
             continue;
         };
-        // Mounts of another namespace, and mounts that are newer than the list.
-        file.dev = probe.mounts.device(mnt).cloned().or_else(|| {
-            let read = || context.foreign_mounts.devices(probe, table.pid);
-            theirs.get_or_insert_with(read).get(&mnt).cloned()
-        });
+        let mut find = || {
+            // Mounts of another namespace, and mounts that are newer than the list.
+            probe.mounts.device(mnt).cloned().or_else(|| {
+                let read = || context.foreign_mounts.devices(probe, table.pid);
+                theirs.get_or_insert_with(read).get(&mnt).cloned()
+            })
+        };
+        let known = last.take().filter(|(known, _)| *known == mnt);
+        let (_, device) = last.insert(known.unwrap_or_else(|| (mnt, find())));
+        file.dev.clone_from(device);
     }
 }
 

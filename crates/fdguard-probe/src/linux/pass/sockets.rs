@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{OnceLock, PoisonError};
 
 use fdguard_core::detail::InetPeer;
-use fdguard_core::{Class, Detail, Fd, FdEntry, Gap, Pid, TcpState};
+use fdguard_core::{Class, Detail, Gap, Pid, TcpState};
 use fdguard_proc::link::Link;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use crate::linux::foreign_netns::{ForeignNetns, Home};
 use crate::linux::gaps::{socket_gap, unlisted_gaps};
 use crate::linux::socket::{ConnectionEnds, SocketTable};
 use crate::linux::socket_entry::{self, SocketDescription};
-use crate::linux::table::TableDraft;
+use crate::linux::table::{Connection, TableDraft};
 use crate::linux::{Probe, files};
 use crate::parse::sockaddr::SocketName;
 use crate::workers;
@@ -79,52 +79,30 @@ pub(super) fn resolve(context: &Context<'_>, tables: &mut [&mut TableDraft]) {
 fn join_connections(tables: &mut [&mut TableDraft]) {
     let mut known: FxHashMap<(u64, ConnectionEnds), u64> = FxHashMap::default();
     known.reserve(tables.iter().map(|table| table.connections.len()).sum());
-    for table in &mut *tables {
-        let TableDraft {
-            entries,
-            connections,
-            ..
-        } = &mut **table;
-        connections.sort_unstable_by_key(|(fd, _)| *fd);
-        for (entry, ends) in with_ends(entries.iter(), |entry| entry.fd, connections) {
-            known.extend(place_of(entry).map(|(netns, ino)| ((netns, ends), ino)));
-        }
+    for connection in tables.iter().flat_map(|table| &table.connections) {
+        let place = connection.place;
+        known.extend(place.map(|(netns, ino)| ((netns, connection.ends), ino)));
     }
     for table in tables {
-        let connections = std::mem::take(&mut table.connections);
+        let mut connections = std::mem::take(&mut table.connections);
+        connections.sort_unstable_by_key(|connection| connection.fd);
         let mut lone = Vec::new();
-        let entries = table.entries.iter_mut();
-        for (entry, (local, remote)) in with_ends(entries, |entry| entry.fd, &connections) {
+        let mut rest = &mut table.entries[..];
+        for Connection { fd, place, ends } in connections {
+            let (local, remote) = ends;
             let other = |(netns, _)| known.get(&(netns, (remote, local))).copied();
-            match place_of(entry).and_then(other) {
-                Some(ino) => set_other_end(&mut entry.detail, ino),
-                None => lone.push(entry.fd),
+            let Some(ino) = place.and_then(other) else {
+                lone.push(fd);
+                continue;
+            };
+            // Both lists are ascending.
+            let before = rest.iter().take_while(|entry| entry.fd < fd).count();
+            rest = &mut rest[before..];
+            if let Some(entry) = rest.first_mut().filter(|entry| entry.fd == fd) {
+                set_other_end(&mut entry.detail, ino);
             }
         }
         table.unresolve(&lone);
-    }
-}
-
-/// The entries that are connections, with their ends; both lists are ascending.
-fn with_ends<'a, E: 'a>(
-    entries: impl Iterator<Item = E> + 'a,
-    number: impl Fn(&E) -> Fd + 'a,
-    connections: &'a [(Fd, ConnectionEnds)],
-) -> impl Iterator<Item = (E, ConnectionEnds)> + 'a {
-    let mut connections = connections.iter().peekable();
-    entries.filter_map(move |entry| {
-        let fd = number(&entry);
-        while connections.next_if(|(before, _)| *before < fd).is_some() {}
-        let (_, ends) = connections.next_if(|(same, _)| *same == fd)?;
-        Some((entry, *ends))
-    })
-}
-
-/// The namespace and the inode of a socket.
-fn place_of(entry: &FdEntry) -> Option<(u64, u64)> {
-    match &entry.detail {
-        Detail::Inet(inet) => inet.netns.zip(entry.id.map(|id| id.ino)),
-        _ => None,
     }
 }
 
