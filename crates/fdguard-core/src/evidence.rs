@@ -158,8 +158,19 @@ pub struct Evidence {
     pub examined: Vec<ExaminedProcess>,
     /// Everything that could not be seen.
     pub gaps: Vec<Gap>,
+    /// Which objects hold the descriptors, if that was asked.
+    pub holders: Option<Holders>,
     /// Whether names were redacted.
     pub redacted: bool,
+}
+
+/// Which objects hold the descriptors, as `fdguard why` answers it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Holders {
+    /// The answers for each process, as in `fdguard.why/1`.
+    pub processes: serde_json::Value,
+    /// The same in sentences.
+    pub sentences: Vec<String>,
 }
 
 /// The verdict on one process.
@@ -236,6 +247,7 @@ impl Evidence {
             examined,
             gaps,
             material,
+            holders: None,
             redacted: false,
         })
     }

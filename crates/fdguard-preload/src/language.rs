@@ -165,6 +165,11 @@ pub(crate) fn is_python() -> bool {
     PYTHON.state.load(Ordering::Relaxed) == FOUND
 }
 
+/// Whether the calling thread shuts the interpreter down.
+pub(crate) fn is_ending() -> bool {
+    python().is_some_and(|interpreter| interpreter.runtime.is_ended_here())
+}
+
 /// Runs `work` with the interpreter, if creators can be followed.
 pub(crate) fn with_python<T>(work: impl FnOnce(&'static Runtime, &'static Api) -> T) -> Option<T> {
     let interpreter = python()?;
@@ -175,7 +180,7 @@ pub(crate) fn with_python<T>(work: impl FnOnce(&'static Runtime, &'static Api) -
 /// The calling thread unmaps memory. If it is shutting the interpreter down, this may free frames
 /// of other threads while they are being read.
 pub(crate) fn unmapping() {
-    if python().is_some_and(|interpreter| interpreter.runtime.is_ended_here()) {
+    if is_ending() {
         walkers::wait();
     }
 }

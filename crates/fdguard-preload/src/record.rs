@@ -8,6 +8,7 @@ use fdguard_wire::{
 };
 
 use crate::start::{self, GROUND};
+use crate::why::pause;
 use crate::{agent_message, close_sweep, errno, inflight, lock, protect, real, stack, thread};
 
 const EBADF: c_int = 9;
@@ -23,7 +24,10 @@ pub(crate) fn born(fd: c_int, how: OpenCall) -> c_int {
 pub(crate) fn born_of(fd: c_int, how: OpenCall, more: u64) -> c_int {
     protect::arrived(fd);
     match u32::try_from(fd) {
-        Ok(number) => with(|mapping| open(mapping, number, (how, more), None)),
+        Ok(number) => {
+            with(|mapping| open(mapping, number, (how, more), None));
+            pause::opened();
+        }
         Err(_) => refused(how),
     }
     fd
@@ -51,7 +55,10 @@ pub(crate) fn reborn(fd: c_int, how: OpenCall, from: c_int) {
 pub(crate) fn born_within(fd: c_int, how: OpenCall, since: u64) {
     protect::arrived(fd);
     match u32::try_from(fd) {
-        Ok(number) => with(|mapping| open(mapping, number, (how, 0), Some(since))),
+        Ok(number) => {
+            with(|mapping| open(mapping, number, (how, 0), Some(since)));
+            pause::opened();
+        }
         Err(_) => refused(how),
     }
 }

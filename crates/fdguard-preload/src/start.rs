@@ -13,6 +13,7 @@ use fdguard_wire::TableMapping;
 use crate::attach::request;
 use crate::backing::Backing;
 use crate::real::Real;
+use crate::why::pause;
 use crate::{
     attach, children, close_sweep, creator, errno, inflight, java, language, lock, modules, owner,
     protect, real, sys, thread, unwind, walkers,
@@ -278,6 +279,7 @@ unsafe extern "C" fn forked() {
     java::forget();
     walkers::forget();
     creator::forget();
+    pause::forked();
     let old = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
     SILENT.store(core::ptr::null_mut(), Ordering::Release);
     if IS_BARREN.load(Ordering::Relaxed) != 0 {
@@ -336,15 +338,20 @@ pub(crate) fn path<'b>(
     ending: &[u8],
 ) -> Option<&'b CStr> {
     let mut text = Text { buffer, used: 0 };
-    if attach::is_late() {
-        text.used = request::dir(&mut *text.buffer)?.len();
-    } else {
-        text.push(variable(DIR)?)?;
-    }
+    text.push_dir()?;
     text.push(b"/")?;
     text.number(u64::from(pid))?;
     text.push(b"-")?;
     text.number(began)?;
+    text.push(ending)?;
+    let Text { buffer, used } = text;
+    CStr::from_bytes_until_nul(buffer.get(..used)?).ok()
+}
+
+/// The directory for the mappings with this ending, which ends with a null.
+pub(crate) fn dir<'b>(buffer: &'b mut [u8; 4096], ending: &[u8]) -> Option<&'b CStr> {
+    let mut text = Text { buffer, used: 0 };
+    text.push_dir()?;
     text.push(ending)?;
     let Text { buffer, used } = text;
     CStr::from_bytes_until_nul(buffer.get(..used)?).ok()
@@ -357,6 +364,15 @@ pub(crate) struct Text<'a> {
 }
 
 impl Text<'_> {
+    /// The directory for the mappings, at the beginning.
+    fn push_dir(&mut self) -> Option<()> {
+        if attach::is_late() {
+            self.used = request::dir(&mut *self.buffer)?.len();
+            return Some(());
+        }
+        self.push(variable(DIR)?)
+    }
+
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<()> {
         for byte in bytes {
             *self.buffer.get_mut(self.used)? = *byte;

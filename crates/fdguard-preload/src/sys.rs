@@ -31,6 +31,7 @@ const EXIT_GROUP: usize = 231;
 const FTRUNCATE: usize = 77;
 const READLINK: usize = 89;
 const RMDIR: usize = 84;
+const UNLINK: usize = 87;
 const UNLINKAT: usize = 263;
 const SIGALTSTACK: usize = 131;
 const GETTID: usize = 186;
@@ -493,6 +494,12 @@ pub(crate) fn each_name(dir: usize, mut report: impl FnMut(&CStr)) {
 pub(crate) fn remove_file(dir: usize, name: &CStr) {
     // SAFETY: the name is a C string that outlives the call.
     let _removed = unsafe { call(UNLINKAT, [dir, name.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+/// Removes a file, if that is possible.
+pub(crate) fn unlink(path: &CStr) {
+    // SAFETY: the path is a C string that outlives the call.
+    let _removed = unsafe { call(UNLINK, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Removes an empty directory, if that is possible.

@@ -14,6 +14,16 @@ pub fn unified(bytes: &[u8]) -> Option<&[u8]> {
     lines(bytes).find_map(|line| line.strip_prefix(b"0::"))
 }
 
+/// The path in the hierarchy of a controller (version 1).
+#[must_use]
+pub fn of_controller<'a>(bytes: &'a [u8], controller: &[u8]) -> Option<&'a [u8]> {
+    lines(bytes).find_map(|line| {
+        let mut fields = line.splitn_str(3, b":").skip(1);
+        let is_there = fields.next()?.split_str(b",").any(|one| one == controller);
+        fields.next().filter(|_| is_there)
+    })
+}
+
 /// The container id: 64 hexadecimal digits in a cgroup path, bare or between a runtime's prefix and
 /// suffix; the name for LXC and systemd-nspawn.
 #[must_use]
@@ -42,7 +52,7 @@ pub fn is_of_unit(bytes: &[u8], unit: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{container_id, is_of_unit, unified};
+    use super::{container_id, is_of_unit, of_controller, unified};
 
     const ID: &str = "3f4c1b2a9d8e7f60514233425160718293a4b5c6d7e8f90a1b2c3d4e5f607182";
 
@@ -84,6 +94,14 @@ mod tests {
             None
         );
         assert_eq!(container_id(b"0::/\n"), None);
+    }
+
+    #[test]
+    fn the_path_of_a_controller_is_that_of_its_hierarchy() {
+        let text = b"5:cpu,cpuacct:/a\n4:memory:/b:c\n1:name=systemd:/d\n0::/e\n";
+        assert_eq!(of_controller(text, b"memory"), Some(&b"/b:c"[..]));
+        assert_eq!(of_controller(text, b"cpuacct"), Some(&b"/a"[..]));
+        assert_eq!(of_controller(text, b"blkio"), None);
     }
 
     #[test]

@@ -32,6 +32,10 @@ pub struct Options {
     /// Record which line used each descriptor last, in programs whose language does not say who
     /// holds it.
     pub users: bool,
+    /// Have Python programs wait at their fourth descriptor and at their end, until they are asked
+    /// who holds them: see [`TraceSession::waiting`](crate::TraceSession). Whoever sets this must
+    /// answer them.
+    pub pauses: bool,
     /// Trace this way; `None` for the one that suits the program.
     pub source: Option<SourceKind>,
 }
@@ -85,7 +89,8 @@ impl TracedCommand {
 
     fn launch_with_library(command: &[OsString], options: &Options) -> Result<Self, Error> {
         let source = PreloadSource::prepare(command, options.protect.clone())?
-            .recording_users(options.users);
+            .recording_users(options.users)
+            .pausing(options.pauses);
         let mut start = prepare(command, options);
         let before: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let mut after = before.clone();

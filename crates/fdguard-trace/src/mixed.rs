@@ -180,6 +180,18 @@ impl TraceSource for MixedSource {
         gaps
     }
 
+    fn waiting(&self) -> Vec<TraceKey> {
+        self.library.waiting()
+    }
+
+    fn release(&self, key: TraceKey) {
+        self.library.release(key);
+    }
+
+    fn release_all(&self) {
+        self.library.release_all();
+    }
+
     fn remove(&self, key: TraceKey) {
         self.owner(key).remove(key);
     }

@@ -28,6 +28,8 @@ pub struct PreloadSource {
     protection: Option<Protection>,
     /// Whether the library records which line used each descriptor last.
     users: bool,
+    /// Whether Python programs wait until their heap was walked.
+    pauses: bool,
 }
 
 /// Where the files are.
@@ -64,6 +66,7 @@ impl PreloadSource {
             arguments: arguments.to_vec(),
             protection,
             users: false,
+            pauses: false,
         })
     }
 
@@ -71,6 +74,14 @@ impl PreloadSource {
     #[must_use]
     pub(crate) fn recording_users(mut self, is_wanted: bool) -> Self {
         self.users = is_wanted;
+        self
+    }
+
+    /// Has Python programs wait at their first descriptors and at their end, until their heap was
+    /// walked.
+    #[must_use]
+    pub(crate) fn pausing(mut self, is_wanted: bool) -> Self {
+        self.pauses = is_wanted;
         self
     }
 
@@ -82,6 +93,7 @@ impl PreloadSource {
             arguments: Vec::new(),
             protection: None,
             users: false,
+            pauses: false,
         }
     }
 
@@ -101,6 +113,9 @@ impl PreloadSource {
         set(variables, "FDGUARD_FAREWELL", "1".into());
         if self.users {
             set(variables, "FDGUARD_USERS", "1".into());
+        }
+        if self.pauses {
+            set(variables, "FDGUARD_PAUSES", "1".into());
         }
         if let Some(protection) = &self.protection {
             for (name, value) in protection.variables() {
@@ -156,6 +171,25 @@ impl TraceSource for PreloadSource {
 
     fn is_starting(&self, pid: u32) -> bool {
         self.files().is_some() && is_starting(pid)
+    }
+
+    fn waiting(&self) -> Vec<TraceKey> {
+        match self.files() {
+            Some(files) if self.pauses => files.waiting(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn release(&self, key: TraceKey) {
+        if let Some(files) = self.files().filter(|_| self.pauses) {
+            files.release(key);
+        }
+    }
+
+    fn release_all(&self) {
+        if let Some(files) = self.files().filter(|_| self.pauses) {
+            files.release_all();
+        }
     }
 
     fn remove(&self, key: TraceKey) {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::TraceKey;
 use fdguard_proc::process;
+use fdguard_wire::{NOBODY_ASKS, WAITING};
 use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
@@ -59,6 +60,28 @@ impl RecordFiles {
     pub(crate) fn table(&self, key: TraceKey) -> io::Result<Option<ProcessTable>> {
         let path = self.file(key);
         ProcessTable::read(&open(&path)?, &path)
+    }
+
+    /// Processes that wait until their heap was walked.
+    pub(crate) fn waiting(&self) -> Vec<TraceKey> {
+        let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let keys = entries.filter_map(|entry| key_before(&entry.file_name(), waiting_suffix()));
+        keys.collect()
+    }
+
+    /// Lets such a process go on.
+    pub(crate) fn release(&self, TraceKey { pid, began }: TraceKey) {
+        let name = format!("{pid}-{began}{}", waiting_suffix());
+        // The process removes it itself if it does not wait any longer.
+        drop(std::fs::remove_file(self.dir.join(name)));
+    }
+
+    /// No process waits from now on.
+    pub(crate) fn release_all(&self) {
+        let name = NOBODY_ASKS.strip_suffix(b"\0").unwrap_or(NOBODY_ASKS);
+        let name = name.strip_prefix(b"/").unwrap_or(name);
+        // Without it they wait for a few seconds.
+        drop(std::fs::write(self.dir.join(OsStr::from_bytes(name)), []));
     }
 
     /// Removes the file of a process, which takes memory.
@@ -149,7 +172,18 @@ fn can_load(pid: u32) -> bool {
 
 /// `PID-BEGAN.fdguard`.
 fn key_of(name: &OsStr) -> Option<TraceKey> {
-    let (pid, began) = name.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?;
+    key_before(name, SUFFIX)
+}
+
+/// How the name of the file of a process that waits ends.
+fn waiting_suffix() -> &'static str {
+    let name = WAITING.strip_suffix(b"\0").unwrap_or(WAITING);
+    std::str::from_utf8(name).unwrap_or_default()
+}
+
+/// The process in the name of a file with this end.
+fn key_before(name: &OsStr, suffix: &str) -> Option<TraceKey> {
+    let (pid, began) = name.to_str()?.strip_suffix(suffix)?.split_once('-')?;
     Some(TraceKey {
         pid: pid.parse().ok()?,
         began: began.parse().ok()?,

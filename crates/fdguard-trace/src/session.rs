@@ -321,6 +321,26 @@ impl TraceSession {
         Ok(users.unwrap_or_default())
     }
 
+    /// Processes that wait until their heap was walked.
+    pub(crate) fn waiting(&self) -> Vec<TraceKey> {
+        self.source.waiting()
+    }
+
+    /// Lets such a process go on.
+    pub(crate) fn release(&self, key: TraceKey) {
+        self.source.release(key);
+    }
+
+    /// No heap will be walked any more: no process waits for that from now on.
+    pub(crate) fn release_all(&self) {
+        self.source.release_all();
+    }
+
+    /// The command name of a process at its start, as of the last poll.
+    pub(crate) fn comm_of(&self, pid: u32) -> Option<String> {
+        self.tables.table_of(pid).map(|table| table.comm.clone())
+    }
+
     /// How many descriptors each process has open that it opened itself, as of the last poll.
     #[must_use]
     pub fn open_counts(&self) -> Vec<(u32, usize)> {

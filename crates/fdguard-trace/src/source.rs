@@ -87,6 +87,17 @@ pub trait TraceSource: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Processes that wait until their heap was walked.
+    fn waiting(&self) -> Vec<TraceKey> {
+        Vec::new()
+    }
+
+    /// Lets such a process go on.
+    fn release(&self, _key: TraceKey) {}
+
+    /// No heap will be walked any more: no process waits from now on.
+    fn release_all(&self) {}
+
     /// Removes the records of a process, which take memory.
     fn remove(&self, key: TraceKey);
 }

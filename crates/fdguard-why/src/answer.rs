@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
 
 use crate::graph::Index;
 use crate::heap::Heap;
@@ -87,18 +88,35 @@ pub struct LastUse {
     pub count: usize,
 }
 
-/// The answer for the descriptors of one opening site.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// The answer for the descriptors of one opening site. Serialized with [`Why::basis`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Why {
     /// The chains, the one with the most descriptors first.
     pub chains: Vec<Chain>,
-    /// Descriptors that further chains hold.
+    /// Descriptors that further chains hold, or that were not looked at because there are too many.
     pub more: usize,
     /// The line that used most of them last, where that is recorded.
     pub last_use: Option<LastUse>,
 }
 
+impl Serialize for Why {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Why", 4)?;
+        fields.serialize_field("chains", &self.chains)?;
+        fields.serialize_field("basis", &self.basis())?;
+        fields.serialize_field("more", &self.more)?;
+        fields.serialize_field("last_use", &self.last_use)?;
+        fields.end()
+    }
+}
+
 impl Why {
+    /// What the answer for most of the descriptors rests on: the basis of the first chain.
+    #[must_use]
+    pub fn basis(&self) -> Option<Basis> {
+        self.chains.first().map(|chain| chain.basis)
+    }
+
     /// Keeps this many chains, those with the most descriptors.
     pub fn truncate(&mut self, most: usize) {
         let rest = self.chains.iter().skip(most);
@@ -185,6 +203,7 @@ impl Heap<'_> {
         let mut chains = Vec::new();
         let (owned, plain): (Vec<u32>, Vec<u32>) =
             group.iter().partition(|fd| owners.contains_key(fd));
+        let more = owned.len().saturating_sub(MOST_SEARCHED);
         let ways: Vec<(u32, Reasons)> = owned
             .iter()
             .take(MOST_SEARCHED)
@@ -207,6 +226,7 @@ impl Heap<'_> {
         chains.sort_by_key(|chain| std::cmp::Reverse(chain.count));
         Why {
             chains,
+            more,
             ..Why::default()
         }
     }

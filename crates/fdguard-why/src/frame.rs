@@ -2,7 +2,7 @@
 
 use fdguard_wire::python::LineFormat;
 
-use crate::layout::{FRAME_OBJECT_FRAME, THREAD_INTERPRETER, THREAD_NEXT};
+use crate::layout::{FRAME_OBJECT_FRAME, RECORD_NUMBERS, THREAD_INTERPRETER, THREAD_NEXT};
 use crate::memory::Reader;
 
 const MOST_THREADS: usize = 4096;
@@ -56,13 +56,29 @@ pub(crate) fn threads(reader: &Reader<'_>, interpreter: u64) -> Vec<u64> {
     threads
 }
 
-/// The frames of a thread, innermost first.
-pub(crate) fn frames(reader: &Reader<'_>, thread: u64) -> Vec<ThreadFrame> {
+/// The kernel's number of a thread; 0 if it is not known. Before Python 3.11 only the C library has
+/// it, in a record that begins with its own address; what is found there must be one of `tasks`.
+fn native(reader: &Reader<'_>, thread: u64, tasks: &[u64]) -> u64 {
+    let field = |offset| reader.field(thread, offset).unwrap_or(0);
+    if reader.at.thread_record == 0 {
+        return field(reader.at.thread_native);
+    }
+    let record = field(reader.at.thread_record);
+    if record == 0 || reader.field(record, 0) != Some(record) {
+        return 0;
+    }
+    let numbers = RECORD_NUMBERS.iter().filter_map(|offset| {
+        let number = reader.int(record, *offset)?;
+        u64::try_from(number).ok()
+    });
+    let mut known = numbers.filter(|number| tasks.contains(number));
+    known.next().unwrap_or(0)
+}
+
+/// The frames of a thread, innermost first. `tasks` are the kernel's numbers of all threads.
+pub(crate) fn frames(reader: &Reader<'_>, thread: u64, tasks: &[u64]) -> Vec<ThreadFrame> {
     let at = &reader.at.frames;
-    let native = match reader.at.thread_native {
-        0 => 0,
-        offset => reader.field(thread, offset).unwrap_or(0),
-    };
+    let native = native(reader, thread, tasks);
     let pointer = reader.field(thread, at.thread_frame.into());
     let mut next = match at.has_cframe() {
         true => pointer.and_then(|cframe| reader.field(cframe, at.cframe_current.into())),

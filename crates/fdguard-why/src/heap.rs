@@ -54,9 +54,15 @@ pub struct Heap<'m> {
 }
 
 impl<'m> Heap<'m> {
-    /// From what the walker left, and the memory that it left it in.
+    /// From what the walker left, and the memory that it left it in. `tasks` are the numbers of the
+    /// program's threads, as it knows them.
     #[must_use]
-    pub fn new(memory: &'m dyn Memory, interpreter: &Interpreter, graph: Graph) -> Self {
+    pub fn new(
+        memory: &'m dyn Memory,
+        interpreter: &Interpreter,
+        graph: Graph,
+        tasks: &[u64],
+    ) -> Self {
         let reader = Reader::new(memory, interpreter.layout);
         let enabled = interpreter.generations.wrapping_sub(ENABLED);
         let is_collecting = reader.int(enabled, 0).is_none_or(|enabled| enabled != 0);
@@ -75,7 +81,7 @@ impl<'m> Heap<'m> {
             waits: BTreeMap::new(),
         };
         heap.find_modules();
-        heap.find_locals(interpreter.address);
+        heap.find_locals(interpreter.address, tasks);
         heap.find_labels(interpreter.address);
         heap
     }
@@ -139,10 +145,10 @@ impl<'m> Heap<'m> {
         }
     }
 
-    fn find_locals(&mut self, interpreter: u64) {
+    fn find_locals(&mut self, interpreter: u64, tasks: &[u64]) {
         let mut locals = Vec::new();
         for thread in frame::threads(&self.reader, interpreter) {
-            for one in frame::frames(&self.reader, thread) {
+            for one in frame::frames(&self.reader, thread, tasks) {
                 locals.extend(frame::locals(&self.reader, one));
             }
         }

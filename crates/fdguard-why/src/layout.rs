@@ -17,6 +17,9 @@ pub struct Layout {
     pub interpreter_atexit: u64,
     /// `native_thread_id`; 0 if a thread does not keep it.
     pub thread_native: u64,
+    /// `thread_id`, the address of the C library's own record of a thread, where there is no
+    /// `native_thread_id`; otherwise 0.
+    pub thread_record: u64,
     /// `dict` of a thread: its thread-local values.
     pub thread_dict: u64,
     /// `context` of a thread.
@@ -47,6 +50,8 @@ pub struct Layout {
     pub function_closure: u64,
 }
 
+/// Where the C library's record of a thread may have the kernel's number: in glibc, and in musl.
+pub(crate) const RECORD_NUMBERS: [u64; 2] = [0x2d0, 0x30];
 /// `next` of a thread, and `interp`.
 pub(crate) const THREAD_NEXT: u64 = 8;
 pub(crate) const THREAD_INTERPRETER: u64 = 16;
@@ -104,6 +109,7 @@ impl Layout {
             interpreter_threads: 8,
             interpreter_atexit: 0,
             thread_native: 0,
+            thread_record: 176,
             thread_dict: 152,
             thread_context: 240,
             type_keys: 864,
@@ -139,6 +145,7 @@ impl Layout {
             interpreter_threads: 16,
             interpreter_atexit: 3536,
             thread_native: 160,
+            thread_record: 0,
             thread_dict: 128,
             thread_context: 224,
             type_size: 904,
@@ -157,6 +164,7 @@ impl Layout {
             interpreter_threads: 72,
             interpreter_atexit: 3944,
             thread_native: 144,
+            thread_record: 0,
             thread_dict: 112,
             thread_context: 208,
             type_keys: 880,
@@ -174,6 +182,7 @@ impl Layout {
             interpreter_threads: 7344,
             interpreter_atexit: 10712,
             thread_native: 160,
+            thread_record: 0,
             thread_dict: 128,
             type_size: 928,
             values: 8,

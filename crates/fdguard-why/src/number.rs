@@ -306,28 +306,36 @@ impl Heap<'_> {
         // Those that were open at the first walk may be in the same place.
         let wanted: BTreeSet<u32> = group.iter().copied().collect();
         let known: BTreeSet<Index> = holders.iter().copied().collect();
+        let mut numbers: FxHashMap<Index, u32> = FxHashMap::default();
         let mut fds: BTreeSet<u32> = BTreeSet::new();
-        for (number, holder) in &self.graph.numbers {
-            let is_there =
-                || known.contains(holder) || self.place(*holder, *number, false) == *place;
-            if wanted.contains(number) && is_there() {
+        // To find the place of a holder is a search, and a heap has millions of numbers.
+        let is_container = matches!(place, Place::Container(_));
+        let mut looked: FxHashMap<Index, bool> = FxHashMap::default();
+        let pairs = self.graph.numbers.iter();
+        for (number, holder) in pairs.filter(|(number, _)| wanted.contains(number)) {
+            let is_same = || self.place(*holder, *number, false) == *place;
+            let is_there = known.contains(holder)
+                || match place {
+                    Place::Container(_) => false,
+                    // Another number of the object may be in another attribute.
+                    Place::Attribute(..) => is_same(),
+                    Place::Alike(_) => *looked.entry(*holder).or_insert_with(is_same),
+                };
+            if is_there {
                 fds.insert(*number);
-                if !known.contains(holder) {
+                let first = numbers.insert(*holder, *number).is_none();
+                if first && !known.contains(holder) {
                     holders.push(*holder);
                 }
             }
         }
-        let number_of = |holder: &Index| {
-            let mut pairs = self.graph.numbers.iter();
-            let pair = pairs.find(|(number, of)| of == holder && fds.contains(number));
-            pair.map_or(0, |(number, _)| *number)
-        };
+        let number_of = |holder: &Index| numbers.get(holder).copied().unwrap_or(0);
         let mut all = holders
             .iter()
             .take(MOST_COMPARED)
             .map(|holder| self.place_hops(*holder, number_of(holder)));
         let (mut hops, root) = all.next().unwrap_or_default();
-        for (other, _) in all.filter(|_| !matches!(place, Place::Container(_))) {
+        for (other, _) in all.filter(|_| !is_container) {
             if other.len() == hops.len() {
                 let pairs = hops.into_iter().zip(&other);
                 hops = pairs.map(|(hop, other)| hop.common(other)).collect();

@@ -10,8 +10,13 @@ use crate::types::{Owner, Type};
 const NUMBER: u64 = 16;
 /// The byte with `closefd`, and its bit.
 const CLOSES: (u64, u8) = (20, 0x40);
-/// Where `sqlite3` has its first databases.
+/// Where `sqlite3` has its databases and their number, and the bytes of each: the main one, the
+/// temporary one, and those that were attached.
 const DATABASES: u64 = 32;
+const DATABASE_COUNT: u64 = 40;
+const DATABASE_SIZE: u64 = 32;
+/// As many as a connection may have.
+const MOST_DATABASES: u64 = 127;
 /// The sizes that the buffer of a `DIR` may have.
 const DIRECTORY_BUFFER: std::ops::RangeInclusive<u64> = 512..=4 << 20;
 /// How much of SQLite's structures is searched.
@@ -105,21 +110,22 @@ impl Heap<'_> {
         u32::try_from(self.reader.int(object, 24)?).ok()
     }
 
-    /// The database, its log and its index. The library's structures differ from version to
+    /// The databases with their logs, indexes and journals. The library's structures differ from version to
     /// version: files are recognised by their second word, which is the connection's file system.
     fn sqlite(&self, connection: u64, paths: &BTreeMap<u32, String>) -> Vec<u32> {
         let found = || {
             let reader = &self.reader;
             let db = reader.pointer(connection, NUMBER)?;
             let system = reader.pointer(db, 0)?;
-            let pager = self.pager(db)?;
             let file = |at: u64| {
                 let is_file = reader.field(at, 8)? == system;
                 let fd = u32::try_from(reader.int(at, 24)?).ok()?;
                 (is_file && paths.contains_key(&fd)).then_some(fd)
             };
             let mut fds = Vec::new();
-            for word in 0..PAGER_WORDS {
+            let words = self.pagers(db).into_iter();
+            let words = words.flat_map(|pager| (0..PAGER_WORDS).map(move |word| (pager, word)));
+            for (pager, word) in words {
                 let Some(at) = reader.pointer(pager, word * 8) else {
                     continue;
                 };
@@ -147,12 +153,17 @@ impl Heap<'_> {
         fds
     }
 
-    /// The pager of a connection's main database: `aDb[0].pBt->pBt->pPager`.
-    fn pager(&self, db: u64) -> Option<u64> {
+    /// The pagers of a connection's databases: `aDb[N].pBt->pBt->pPager`.
+    fn pagers(&self, db: u64) -> Vec<u64> {
         let reader = &self.reader;
-        let first = reader.pointer(db, DATABASES)?;
-        let tree = reader.pointer(first, 8)?;
-        let shared = reader.pointer(tree, 8)?;
-        reader.pointer(shared, 0)
+        let count = reader.int(db, DATABASE_COUNT).unwrap_or(0);
+        let count = u64::from(count.max(0).cast_unsigned()).min(MOST_DATABASES);
+        let pager = |number: u64| {
+            let first = reader.pointer(db, DATABASES)?;
+            let tree = reader.pointer(first, number * DATABASE_SIZE + 8)?;
+            let shared = reader.pointer(tree, 8)?;
+            reader.pointer(shared, 0)
+        };
+        (0..count).filter_map(pager).collect()
     }
 }

@@ -61,6 +61,11 @@ pub use why_java::{
 
 /// The exit report of a process that exited without time to list what it left open.
 pub const INCOMPLETE_EXIT_REPORT: &[u8] = b"untold\0";
+/// The end of the name of a file beside the mapping: the process waits until its heap was walked, or
+/// this file is gone.
+pub const WAITING: &[u8] = b".waiting\0";
+/// The name of a file in the directory of mappings: no heap will be walked any more.
+pub const NOBODY_ASKS: &[u8] = b"/nobody-asks\0";
 /// Descriptor numbers that have a slot; opens beyond count as lost.
 pub const NUMBERS: usize = 1 << 18;
 /// Words with one bit for each number.

@@ -47,7 +47,8 @@ pub(crate) fn run(bytes: &[u8]) {
         address: 4096,
         generations,
     };
-    let heap = Heap::new(&memory, &interpreter, Graph::new(&nodes, &edges));
+    let graph = Graph::new(&nodes, &edges);
+    let heap = Heap::new(&memory, &interpreter, graph, &[1, 2, 3]);
     assert!(heap.garbage_count() <= heap.graph.len());
     let groups = [FDS.collect::<Vec<u32>>()];
     let paths: BTreeMap<u32, String> = FDS.map(|fd| (fd, "/x".to_owned())).collect();

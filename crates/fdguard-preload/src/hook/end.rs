@@ -5,6 +5,7 @@
 use core::ffi::c_int;
 
 use crate::real::Real;
+use crate::why::pause;
 use crate::{exit_report, sys};
 
 // SAFETY: the type matches the manual page.
@@ -24,6 +25,7 @@ unsafe extern "C" fn _Exit(status: c_int) -> ! {
 }
 
 fn end(status: c_int) -> ! {
+    pause::ending();
     exit_report::tell();
     let Some(real) = EXIT.get() else {
         sys::exit(status);

@@ -20,6 +20,7 @@ mod receive;
 mod restrain;
 mod retry;
 mod shape;
+mod signal;
 mod spawn;
 pub(crate) mod stream;
 pub(crate) mod syscall;

@@ -23,6 +23,8 @@ const PR_SET_PDEATHSIG: usize = 1;
 const PR_SET_NAME: usize = 15;
 const RLIMIT_CORE: usize = 4;
 const SIGKILL: usize = 9;
+/// What `errno` says of a copy that has not ended yet.
+const EAGAIN: c_int = 11;
 /// `__WALL`: such a child is seen by no other `wait`.
 const EVERY_KIND: usize = 0x4000_0000;
 /// Signals of faults: ILL, TRAP, BUS, FPE, SEGV, SYS.
@@ -42,7 +44,8 @@ pub(super) fn start(request: &WalkRequest) -> c_int {
     c_int::try_from(pid).unwrap_or(-1)
 }
 
-/// Ends the copy and waits for its end, which is at once.
+/// Removes the entry of a copy that has ended. The kernel takes a while to give its memory back: one
+/// that still runs is told to end, and the answer is to ask again.
 pub(super) fn end(pid: u32) -> c_int {
     let pid = pid as usize;
     // Only a child of this process can be meant: a stranger's number is not waited for, nor killed.
@@ -53,9 +56,7 @@ pub(super) fn end(pid: u32) -> c_int {
     }
     // SAFETY: a child that was not waited for keeps its number.
     let _ = unsafe { sys::call(KILL, [pid, SIGKILL, 0, 0, 0, 0]) };
-    // SAFETY: takes no memory.
-    let _ = unsafe { sys::call(WAIT4, [pid, 0, EVERY_KIND, 0, 0, 0]) };
-    0
+    -EAGAIN
 }
 
 /// All that the copy does.

@@ -9,6 +9,7 @@
 
 mod copy;
 pub(crate) mod node;
+pub(crate) mod pause;
 mod walk;
 
 use core::ffi::{c_int, c_void};

@@ -159,7 +159,8 @@ pub(super) fn ask(
         Some(JavaWalkState::Done) => {}
         Some(JavaWalkState::TooLarge) => {
             let reason = ExpectedStop::of(walk.head.heap).to_string();
-            return refused(&reason, "ask with --force when that is no harm");
+            let way = format!("run fdguard why {pid} --force when that is no harm");
+            return refused(&reason, &way);
         }
         Some(JavaWalkState::NoMachine) => {
             return refused("the JVM has not started yet", "ask again while it runs");

@@ -2,8 +2,10 @@
 //! it, a JVM is asked itself, a copy of a Node program writes a snapshot. All of it is judged by
 //! `fdguard-why`.
 
+mod ending;
 mod go;
 mod java;
+mod language;
 mod limit;
 mod memory;
 mod node;
@@ -17,6 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use fdguard_attach::Target;
+use fdguard_proc::stat::ProcStat;
 use fdguard_why::{FirstWalk, Heap, Interpreter, Layout, Reader, ThreadWait, Why};
 use fdguard_why::{find_generations, find_interpreter};
 
@@ -203,8 +206,10 @@ impl HeapTarget {
             match Walk::begin(self.pid, target, python, fault) {
                 Ok(walk) => {
                     let answer = self.judge(python, &walk, waits, groups, first);
-                    if walk.is_whole() {
-                        return Ok(answer);
+                    let is_whole = walk.is_whole();
+                    let stop = walk.end();
+                    if is_whole {
+                        return Ok(HeapAnswer { stop, ..answer });
                     }
                     failure = Some("the copy of the process ended".to_owned());
                 }
@@ -228,13 +233,14 @@ impl HeapTarget {
         first: Option<&FirstWalk>,
     ) -> HeapAnswer {
         let paths = open_paths(self.pid);
-        let mut heap = Heap::new(&walk.memory, &python.interpreter, walk.graph());
+        let tasks = waits::numbers(self.pid);
+        let mut heap = Heap::new(&walk.memory, &python.interpreter, walk.graph(), &tasks);
         heap.waits = waits;
         let whys = heap.answer(groups, &paths, first);
         let open: BTreeMap<u32, u64> = paths.keys().map(|fd| (*fd, 0)).collect();
         HeapAnswer {
             whys,
-            stop: walk.stop,
+            stop: Duration::ZERO,
             objects: heap.graph.len(),
             unreachable: Some(heap.garbage_count()),
             seen: heap.first_walk(open),
@@ -249,10 +255,7 @@ impl PythonTarget {
             None if !Path::new(&format!("/proc/{pid}")).exists() => {
                 HeapRefusal::new("no such process", "")
             }
-            None => HeapRefusal {
-                is_language: true,
-                ..HeapRefusal::new("this language keeps no record of who holds a number", "")
-            },
+            None => language::refusal(pid),
         })?;
         let layout = Layout::of(python.minor);
         let layout =
@@ -282,6 +285,12 @@ impl PythonTarget {
             },
         })
     }
+}
+
+/// Whether a process has not ended.
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    ProcStat::parse(&stat).is_some_and(|stat| !stat.is_zombie())
 }
 
 /// What is open, with the target of each.

@@ -15,9 +15,9 @@ use fdguard_proc::maps::{MapsRegion, private_memory};
 use fdguard_proc::smaps;
 use fdguard_proc::stat::ProcStat;
 use fdguard_why::{FirstWalk, NodeHeap};
-use fdguard_wire::{END_WALK, WAKE_INSPECTOR};
+use fdguard_wire::WAKE_INSPECTOR;
 
-use super::{HeapAnswer, HeapRefusal, PAUSE, TRIES, limit, open_paths};
+use super::{HeapAnswer, HeapRefusal, PAUSE, TRIES, ending, limit, open_paths};
 use crate::node::NodeProgram;
 use crate::pid_namespace::PidNames;
 use crate::trace_dir;
@@ -64,13 +64,14 @@ pub(super) fn ask(
         };
         match copy.read().and_then(|bytes| NodeHeap::parse(&bytes)) {
             Ok(heap) => {
+                let stop = copy.end();
                 let paths = open_paths(pid);
                 let files = paths.iter().filter(|(_, path)| path.starts_with('/'));
                 let files = files.map(|(fd, _)| *fd).collect();
                 let open = paths.keys().map(|fd| (*fd, 0)).collect();
                 return Ok(HeapAnswer {
                     whys: heap.answer(groups, &files, first),
-                    stop: copy.stop,
+                    stop,
                     objects: heap.object_count(),
                     unreachable: None,
                     seen: heap.first_walk(open),
@@ -89,7 +90,7 @@ pub(super) fn ask(
 fn text(pid: u32, is_forced: bool) -> Result<String, HeapRefusal> {
     let room = limit::room(pid)
         .map_err(|reason| HeapRefusal::new(reason, "raise the limit, or restart the program"))?;
-    let room = room.min(limit::host_room().unwrap_or(u64::MAX)) / HEAPS;
+    let room = room / HEAPS;
     let most = if is_forced { room } else { room.min(MOST_HEAP) };
     let numbers = open_paths(pid).into_keys().map(|fd| fd.to_string());
     let numbers: Vec<String> = numbers.collect();
@@ -142,10 +143,10 @@ impl<'a> Copy<'a> {
                      times as much"
                 );
                 let way = match is_forced {
-                    true => "free memory, or raise the limit",
-                    false => "ask with --force when there is as much memory",
+                    true => "free memory, or raise the limit".to_owned(),
+                    false => format!("run fdguard why {pid} --force when there is as much memory"),
                 };
-                Err(HeapRefusal::new(reason, way))
+                Err(HeapRefusal::new(reason, &way))
             }
             Some("copied") => {
                 let (inside, took) = (number(), number());
@@ -166,6 +167,7 @@ impl<'a> Copy<'a> {
     fn read(&self) -> Result<Vec<u8>, String> {
         let outside = PidNames::of(self.pid).outside(self.inside);
         let outside = outside.ok_or("the copy of the process ended")?;
+        limit::prefer_as_victim(outside);
         let mut pipe = open_pipe(outside).ok_or("the copy of the process ended")?;
         let mut awake = Instant::now();
         let end = awake + LONGEST;
@@ -195,10 +197,18 @@ impl<'a> Copy<'a> {
     }
 }
 
-impl Drop for Copy<'_> {
-    /// The program itself must take note of the end, or an entry of its table stays.
-    fn drop(&mut self) {
-        let mut request = self.inside.to_le_bytes().to_vec();
+impl Copy<'_> {
+    /// Ends it. Returns how long the program was stopped at most: for the copy, and for its end.
+    fn end(mut self) -> Duration {
+        self.stop.max(self.end_now())
+    }
+
+    fn end_now(&mut self) -> Duration {
+        let inside = std::mem::take(&mut self.inside);
+        if inside == 0 {
+            return Duration::ZERO;
+        }
+        let mut request = Vec::new();
         let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         let now: Vec<_> = private_memory(&maps).collect();
         // Only what is still there; it may be one with its neighbours now.
@@ -210,12 +220,13 @@ impl Drop for Copy<'_> {
             request.extend(start.to_le_bytes());
             request.extend((end - start).to_le_bytes());
         }
-        for _ in 0..3 {
-            let call = self.target.call(trace_dir::library(), END_WALK, &request);
-            if call.is_ok() {
-                return;
-            }
-        }
+        ending::end(self.pid, self.target, inside, &request)
+    }
+}
+
+impl Drop for Copy<'_> {
+    fn drop(&mut self) {
+        self.end_now();
     }
 }
 

@@ -20,6 +20,15 @@ pub(super) fn collect(pid: u32) -> BTreeMap<u64, ThreadWait> {
     tasks.filter_map(|task| wait(&task.path())).collect()
 }
 
+/// The numbers of all threads, as the program knows them.
+pub(super) fn numbers(pid: u32) -> Vec<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let number = |task: &Path| ProcStatus::parse(&read(task.join("status")).ok()?).ns_pid;
+    let numbers = tasks.filter_map(|task| number(&task.path()));
+    numbers.map(u64::from).collect()
+}
+
 /// The number and the wait of a thread. `None` if it runs, or the kernel does not tell.
 fn wait(task: &Path) -> Option<(u64, ThreadWait)> {
     let file = |name: &str| read(task.join(name)).ok();

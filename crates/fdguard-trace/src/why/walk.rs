@@ -4,14 +4,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fdguard_attach::Target;
-use fdguard_proc::stat::ProcStat;
 use fdguard_why::{COLLECTING, GENERATION, Graph, Memory as _, PERMANENT};
-use fdguard_wire::{
-    END_WALK, WALK, WALK_MAGIC, WALK_PLACES, WalkHead, WalkNode, WalkRequest, WalkState,
-};
+use fdguard_wire::{WALK, WALK_MAGIC, WALK_PLACES, WalkHead, WalkNode, WalkRequest, WalkState};
 
 use super::memory::ProcessMemory;
-use super::{HeapRefusal, PythonTarget, limit};
+use super::{HeapRefusal, PythonTarget, ending, is_running, limit};
 use crate::listener::monotonic;
 use crate::pid_namespace::PidNames;
 use crate::trace_dir;
@@ -38,10 +35,10 @@ pub(super) enum WalkFailure {
 /// A copy that has walked, and waits. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
-    _ending: Ending<'a>,
+    ending: Ending<'a>,
     pub(super) memory: ProcessMemory,
     head: WalkHead,
-    pub(super) stop: Duration,
+    stop: Duration,
     /// The copy's pid as fdguard sees it.
     outside: u32,
 }
@@ -71,19 +68,31 @@ impl<'a> Walk<'a> {
             let reason = format!("the kernel refuses a copy of the process ({error})");
             return Err(lasting(reason, "free memory or processes, and ask again"));
         };
-        let ending = Ending { target, inside };
+        let ending = Ending {
+            pid,
+            target,
+            inside,
+        };
         let outside = PidNames::of(pid).outside(inside);
         let gone = || WalkFailure::Passing("the copy of the process ended".to_owned());
         let outside = outside.ok_or_else(gone)?;
+        limit::prefer_as_victim(outside);
         let memory = ProcessMemory::open(outside).map_err(|_gone| gone())?;
         let head = wait(&memory, request.nonce, outside)?;
         Ok(Self {
-            _ending: ending,
+            ending,
             memory,
             head,
             stop: call.stop,
             outside,
         })
+    }
+
+    /// Ends the copy. Returns how long the program was stopped at most: for the copy, and for its
+    /// end.
+    pub(super) fn end(mut self) -> Duration {
+        let stop = self.ending.end();
+        self.stop.max(stop)
     }
 
     /// Whether all that was read until now is of a copy that still has its memory: it ends with
@@ -117,24 +126,24 @@ impl<'a> Walk<'a> {
 /// Ends a copy.
 #[derive(Debug)]
 struct Ending<'a> {
+    pid: u32,
     target: &'a Target,
-    /// The copy's pid as the program sees it.
+    /// The copy's pid as the program sees it; 0 when it was ended.
     inside: u32,
+}
+
+impl Ending<'_> {
+    fn end(&mut self) -> Duration {
+        match std::mem::take(&mut self.inside) {
+            0 => Duration::ZERO,
+            inside => ending::end(self.pid, self.target, inside, &[]),
+        }
+    }
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        end(self.target, self.inside);
-    }
-}
-
-/// The program itself must take note of the end, or an entry of its table stays.
-fn end(target: &Target, inside: u32) {
-    for _ in 0..3 {
-        let pid = inside.to_le_bytes();
-        if target.call(trace_dir::library(), END_WALK, &pid).is_ok() {
-            return;
-        }
+        self.end();
     }
 }
 
@@ -206,10 +215,4 @@ fn find(memory: &ProcessMemory, nonce: u64) -> Option<WalkHead> {
         let head = WalkHead::read(&bytes);
         (is_read && head.magic == WALK_MAGIC && head.nonce == nonce).then_some(head)
     })
-}
-
-/// Whether a copy has not ended.
-fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    ProcStat::parse(&stat).is_some_and(|stat| !stat.is_zombie())
 }

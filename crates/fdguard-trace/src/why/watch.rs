@@ -8,14 +8,17 @@ use fdguard_why::{Basis, FirstWalk, LastUse, Why};
 use serde::Serialize;
 
 use super::{HeapAnswer, HeapRefusal, HeapTarget, open_paths};
-use crate::TraceSession;
 use crate::inject::comm;
 use crate::observed_trace::is_alive;
+use crate::{Error, TraceSession};
 
 /// Fewer descriptors are no growth.
 const ENOUGH: usize = 4;
 /// Between two walks of a process that grows.
 const PAUSE: Duration = Duration::from_millis(1500);
+/// The same in the first moments: a short program ends in them.
+const EARLY_PAUSE: Duration = Duration::from_millis(100);
+const EARLY: Duration = Duration::from_secs(5);
 /// The same if the program prints a few lines each time: after the first walk, and at most. The
 /// first comes while the program starts, and knows little of what grows.
 const HEARD_PAUSE: Duration = Duration::from_secs(4);
@@ -45,12 +48,14 @@ pub struct ProcessWhy {
     pub stop_ms: Option<f64>,
     /// How often it was walked.
     pub walks: u32,
-    /// Why the last walk failed: this is the answer of an earlier one.
+    /// Why the answer is that of an earlier walk: the last one failed, or more was opened since.
     pub stale: Option<String>,
     /// Why there is no answer, and what works instead.
     pub refusal: Option<String>,
     /// The places that opened them, the one with the most first.
     pub sites: Vec<SiteWhy>,
+    /// Further places, which were not looked at because there are too many.
+    pub more_sites: usize,
 }
 
 /// What holds the descriptors that one place opened.
@@ -71,7 +76,12 @@ pub struct SiteWhy {
 struct ProcessHeap {
     target: Option<HeapTarget>,
     first: Option<FirstWalk>,
+    /// When it was first seen.
+    seen: Option<Instant>,
+    /// How many descriptors it had open at its last walk, and at the last look.
     count: usize,
+    latest: usize,
+    comm: String,
     last: Option<(Instant, Duration)>,
     answer: Option<ProcessWhy>,
     is_forced: bool,
@@ -82,6 +92,8 @@ struct ProcessHeap {
 pub struct HeapWatch {
     processes: BTreeMap<u32, ProcessHeap>,
     is_forced: bool,
+    /// When the session was last polled for it.
+    looked: Option<Instant>,
 }
 
 /// Descriptors that one place opened.
@@ -102,22 +114,53 @@ impl HeapWatch {
 
     /// Walks the processes that have grown since their last walk. To be called after each poll.
     pub fn look(&mut self, session: &mut TraceSession) {
+        self.looked = Some(Instant::now());
         for (pid, count) in session.open_counts() {
             let one = self.processes.entry(pid).or_default();
+            one.note(pid, count, session);
             if one.is_due(count) && is_alive(pid) {
                 one.walk(pid, count, session, false);
             }
         }
     }
 
-    /// Walks every process that still runs, with what it has open whatever opened it.
+    /// Walks the processes that wait for that, and lets them go on; in the first moments of the
+    /// program also those that have grown. To be called many times in a second.
+    pub fn serve(&mut self, session: &mut TraceSession) -> Result<(), Error> {
+        let waiting = session.waiting();
+        let is_early = self.processes.values().any(ProcessHeap::is_early);
+        let is_due = |at: Instant| at.elapsed() >= EARLY_PAUSE;
+        if waiting.is_empty() && !(is_early && self.looked.is_none_or(is_due)) {
+            return Ok(());
+        }
+        session.poll()?;
+        for key in waiting {
+            let count = session.open_count(key.pid);
+            let one = self.processes.entry(key.pid).or_default();
+            one.note(key.pid, count, session);
+            one.walk(key.pid, count, session, false);
+            session.release(key);
+        }
+        self.look(session);
+        Ok(())
+    }
+
+    /// Walks every process that still runs, with what it had open before fdguard came. Those that
+    /// have ended keep the answer of their last walk. No process waits to be walked from now on.
     pub fn finish(&mut self, session: &mut TraceSession) {
+        // What a launched program has from its starter is not its own.
+        let is_late = session.source().is_late();
         for (pid, count) in session.open_counts() {
+            let one = self.processes.entry(pid).or_default();
+            one.note(pid, count, session);
             if is_alive(pid) {
-                let one = self.processes.entry(pid).or_default();
-                one.walk(pid, count, session, true);
+                one.walk(pid, count, session, is_late);
             }
         }
+        for (pid, one) in &mut self.processes {
+            one.end(*pid);
+        }
+        session.release_all();
     }
 
     /// The same for one process.
@@ -169,6 +212,42 @@ impl HeapWatch {
 }
 
 impl ProcessHeap {
+    /// Takes note of what it has open.
+    fn note(&mut self, pid: u32, count: usize, session: &TraceSession) {
+        self.seen.get_or_insert_with(Instant::now);
+        self.latest = count;
+        if self.comm.is_empty() {
+            self.comm = session.comm_of(pid).unwrap_or_default();
+        }
+    }
+
+    fn is_early(&self) -> bool {
+        self.seen.is_some_and(|at| at.elapsed() < EARLY)
+    }
+
+    /// Says what is missing, if it has ended.
+    fn end(&mut self, pid: u32) {
+        if is_alive(pid) || self.latest < ENOUGH {
+            return;
+        }
+        let new = self.latest.saturating_sub(self.count);
+        match &mut self.answer {
+            None => {
+                let reason = "it ended before it could be asked";
+                let refusal = HeapRefusal::new(reason, "");
+                let answer = process_why(pid, Vec::new(), &BTreeMap::new(), None, Some(refusal));
+                self.answer = Some(ProcessWhy {
+                    comm: self.comm.clone(),
+                    ..answer
+                });
+            }
+            Some(answer) if new > 0 && answer.refusal.is_none() => {
+                answer.stale = Some(format!("{new} more were opened before it ended"));
+            }
+            Some(_) => {}
+        }
+    }
+
     fn is_due(&self, count: usize) -> bool {
         let is_first = self.last.is_none() && count >= ENOUGH;
         let is_later = self.last.is_some_and(|(at, took)| {
@@ -180,7 +259,11 @@ impl ProcessHeap {
     fn pause(&self) -> Duration {
         let is_heard = self.target.as_ref().is_some_and(HeapTarget::is_heard);
         let walks = self.answer.as_ref().map_or(0, |answer| answer.walks);
-        if is_heard { heard_pause(walks) } else { PAUSE }
+        match is_heard {
+            true => heard_pause(walks),
+            false if self.is_early() => EARLY_PAUSE,
+            false => PAUSE,
+        }
     }
 
     /// How much longer a pause is than the walk before.
@@ -195,10 +278,11 @@ impl ProcessHeap {
 
     fn walk(&mut self, pid: u32, count: usize, session: &mut TraceSession, is_end: bool) {
         let began = Instant::now();
-        let groups = groups(pid, session, is_end);
+        let (groups, more_sites) = groups(pid, session, is_end);
         let uses = session.last_uses(pid).unwrap_or_default();
         let answer = self.ask(pid, &groups);
         self.count = count;
+        self.latest = count;
         self.last = Some((Instant::now(), began.elapsed()));
         let walks = self.answer.as_ref().map_or(0, |one| one.walks);
         let stop = self.answer.as_ref().and_then(|one| one.stop_ms);
@@ -209,16 +293,24 @@ impl ProcessHeap {
                 }
                 let mut new = process_why(pid, groups, &uses, Some(answer), None);
                 new.walks += walks;
+                new.more_sites = more_sites;
                 new.stop_ms = new.stop_ms.map(|ms| stop.map_or(ms, |stop| stop.max(ms)));
                 self.answer = Some(new);
             }
             // What an earlier walk has found stays.
             Err(refusal) if walks == 0 => {
-                self.answer = Some(process_why(pid, groups, &uses, None, Some(refusal)));
+                let answer = process_why(pid, groups, &uses, None, Some(refusal));
+                self.answer = Some(ProcessWhy {
+                    more_sites,
+                    ..answer
+                });
             }
+            // One that has ended meanwhile said more before, unless it grew: see `end`.
             Err(refusal) => {
-                if let Some(answer) = &mut self.answer {
-                    answer.stale = Some(refusal.to_string());
+                if let Some(answer) = &mut self.answer
+                    && is_alive(pid)
+                {
+                    answer.stale = Some(format!("the last one failed: {refusal}"));
                 }
             }
         }
@@ -245,8 +337,8 @@ fn heard_pause(walks: u32) -> Duration {
     HEARD_PAUSE.saturating_mul(times).min(LONGEST_HEARD_PAUSE)
 }
 
-/// What is open, by the place that opened it.
-fn groups(pid: u32, session: &mut TraceSession, is_end: bool) -> Vec<Group> {
+/// What is open, by the place that opened it, and how many further places there are.
+fn groups(pid: u32, session: &mut TraceSession, is_end: bool) -> (Vec<Group>, usize) {
     let sites = session.sites_of(pid).unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();
     for site in sites {
@@ -274,11 +366,12 @@ fn groups(pid: u32, session: &mut TraceSession, is_end: bool) -> Vec<Group> {
         groups.extend(before.into_values().map(|fds| Group { culprit: None, fds }));
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.fds.len()));
+    let more = groups.len().saturating_sub(MOST_SITES);
     groups.truncate(MOST_SITES);
     for group in &mut groups {
         group.fds.sort_unstable();
     }
-    groups
+    (groups, more)
 }
 
 fn process_why(
@@ -332,6 +425,7 @@ fn process_why(
             .filter(|one| !one.is_language)
             .map(|one| one.to_string()),
         sites,
+        more_sites: 0,
     }
 }
 

@@ -176,6 +176,7 @@ const EXPORTS: &[&str] = &[
     "setrlimit",
     "setrlimit64",
     "shm_open",
+    "sigaction",
     "signalfd",
     "socket",
     "socketpair",

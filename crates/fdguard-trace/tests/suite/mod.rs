@@ -15,3 +15,4 @@ mod run;
 mod starts;
 mod why;
 mod why_java;
+mod why_kinds;

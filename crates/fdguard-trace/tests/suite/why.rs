@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use fdguard_trace::{HeapAnswer, HeapTarget};
 
 use super::python::interpreter;
 
-const MINORS: [&str; 5] = ["3.9", "3.10", "3.11", "3.12", "3.13"];
+pub(super) const MINORS: [&str; 5] = ["3.9", "3.10", "3.11", "3.12", "3.13"];
 
 /// A group of descriptors, and what the answer says of it.
-const CASES: [(&str, &str); 29] = [
+const CASES: [(&str, &str); 32] = [
     (
         "registry",
         "Writer.f ← dict['stream'] ← dict (3 entries) ← __main__.registry [object]",
@@ -53,6 +53,9 @@ const CASES: [(&str, &str); 29] = [
         "ScandirIterator ← list (1 entry) ← __main__.scans [object]",
     ),
     ("sqlite", "← __main__.database [object]"),
+    ("attached", "Connection ← __main__.journalled [object]"),
+    ("journal", "Connection ← __main__.journalled [object]"),
+    ("temporary", "Connection ← __main__.journalled [object]"),
     (
         "cursor",
         "Cursor ← list (1 entry) ← __main__.cursors [object]",
@@ -93,21 +96,28 @@ const CASES: [(&str, &str); 29] = [
     ),
 ];
 
-struct Victim {
-    child: Child,
+/// A program that says what it holds, line by line.
+pub(super) struct Victim {
+    pub(super) child: Child,
     input: ChildStdin,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-    held: BTreeMap<String, Vec<u32>>,
+    pub(super) held: BTreeMap<String, Vec<u32>>,
 }
 
 impl Victim {
     /// `None` if there is no such interpreter.
     fn start(minor: &str) -> Option<Self> {
+        Self::start_script(minor, "why.py")
+    }
+
+    /// The same with another script.
+    pub(super) fn start_script(minor: &str, script: &str) -> Option<Self> {
         let Some(python) = interpreter(minor) else {
             testkit::skip(&format!("no Python {minor} in pyenv"));
             return None;
         };
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/why.py");
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims");
+        let script = dir.join(script);
         let mut child = Command::new(python)
             .arg(script)
             .stdin(Stdio::piped())
@@ -143,7 +153,7 @@ impl Victim {
         writeln!(self.input, "{word}").unwrap();
     }
 
-    fn target(&self) -> HeapTarget {
+    pub(super) fn target(&self) -> HeapTarget {
         HeapTarget::examine(self.child.id()).unwrap()
     }
 }
@@ -156,7 +166,7 @@ impl Drop for Victim {
 }
 
 /// The chains of a group, one on each line.
-fn text(answer: &HeapAnswer, group: usize) -> String {
+pub(super) fn text(answer: &HeapAnswer, group: usize) -> String {
     let chains = answer.whys[group].chains.iter();
     let lines = chains.map(|chain| format!("{} [{}]", chain.text, chain.basis.text()));
     lines.collect::<Vec<_>>().join("\n")
@@ -220,7 +230,8 @@ fn w22_plain_numbers_are_judged_by_two_walks_and_never_by_one() {
         );
         assert!(said.ends_with("[two walks]"), "{minor}: {said}");
         let said = text(&second, 1);
-        let expected = "no object and no place in the heap holds these numbers";
+        let expected =
+            "no object and no place in the heap holds these numbers: the result was dropped";
         assert!(said.starts_with(expected), "{minor}: {said}");
     }
 }
@@ -448,8 +459,7 @@ fn w22_a_walker_that_faults_is_tried_again_and_harms_nothing() {
 
 #[test]
 fn w22_a_thread_that_holds_a_socket_says_how_long_it_has_waited_in_which_call() {
-    // Before 3.11 Python does not know the kernel's number of a thread.
-    for minor in ["3.11", "3.12", "3.13"] {
+    for minor in MINORS {
         let Some(victim) = Victim::start(minor) else {
             continue;
         };
@@ -460,7 +470,53 @@ fn w22_a_thread_that_holds_a_socket_says_how_long_it_has_waited_in_which_call() 
             let said = text(&answer, 0);
             assert!(said.contains("of receiver() why.py:"), "{minor}: {said}");
             let wait = said.split_once(", which has waited ");
-            wait.is_some_and(|(_, wait)| wait.contains(" s in recv"))
+            wait.is_some_and(|(before, wait)| {
+                assert!(before.contains(" in thread "), "{minor}: {said}");
+                wait.contains(" s in recv")
+            })
         });
     }
+}
+
+/// A group of the memory controller (version 1), removed at the end.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// `None` where there is no such controller, or it cannot be used.
+    fn create(limit: u64) -> Option<Self> {
+        let name = format!("fdguard-test-{}", std::process::id());
+        let dir = Path::new("/sys/fs/cgroup/memory").join(name);
+        std::fs::create_dir(&dir).ok()?;
+        let group = Self(dir);
+        std::fs::write(group.0.join("memory.limit_in_bytes"), limit.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        testkit::wait_until("the group is empty", || {
+            std::fs::read_to_string(self.0.join("cgroup.procs")).is_ok_and(|pids| pids.is_empty())
+        });
+        drop(std::fs::remove_dir(&self.0));
+    }
+}
+
+#[test]
+fn w22_a_memory_limit_of_the_first_version_refuses_the_walk() {
+    let Some(group) = MemoryGroup::create(16 << 20) else {
+        return testkit::skip("needs the memory controller of cgroup version 1");
+    };
+    let Some(victim) = Victim::start("3.11") else {
+        return;
+    };
+    let pid = victim.child.id().to_string();
+    let target = victim.target();
+    target.ask(&[], None).unwrap();
+    // What it has already stays in its old group.
+    std::fs::write(group.0.join("cgroup.procs"), pid).unwrap();
+    let refusal = target.ask(&[], None).unwrap_err();
+    let expected = "its memory limit leaves 16 MiB, and a walk may take ";
+    assert!(refusal.reason.starts_with(expected), "{refusal}");
+    drop(victim);
 }

@@ -250,6 +250,22 @@ database.execute("insert into t values (1)")
 database.commit()
 say("sqlite", *open_below(work + "/a.db"))
 
+journalled = sqlite3.connect(os.path.join(work, "c.db"), isolation_level=None)
+journalled.execute("create table t (x)")
+journalled.execute("attach ? as more", (os.path.join(work, "d.db"),))
+journalled.execute("create table more.u (x)")
+say("attached", *open_below(work + "/d.db"))
+journalled.execute("begin")
+journalled.execute("insert into t values (1)")
+say("journal", *open_below(work + "/c.db-journal"))
+# A temporary database has a file when it does not fit into its cache.
+before = open_below("/")
+journalled.execute("pragma temp_store = file")
+journalled.execute("pragma temp.cache_size = 2")
+journalled.execute("create temp table v (x)")
+journalled.execute("insert into v select zeroblob(100000) from (values (1), (2), (3), (4))")
+say("temporary", *(fd for fd in set(open_below("/")) - set(before) if fd > 2))
+
 cursors = [sqlite3.connect(os.path.join(work, "b.db")).cursor()]
 cursors[0].execute("create table t (x)")
 say("cursor", *open_below(work + "/b.db"))

@@ -54,7 +54,10 @@ impl JavaHeap {
                     self.candidates(*fd, owners.unwrap_or_default())
                 })
                 .collect();
-            self.judge(found)
+            Why {
+                more: group.len().saturating_sub(MOST_SEARCHED),
+                ..self.judge(found)
+            }
         };
         groups.iter().map(answer).collect()
     }
@@ -189,7 +192,7 @@ impl JavaHeap {
                 format!("only garbage carries the number: nothing holds the {owner} any more")
             }
             _ if self.is_partial => {
-                "not decided: the room or the time of the walk was over; --force has more room"
+                "not decided: the room or the time of the walk was over; fdguard why --force has more"
                     .to_owned()
             }
             (_, "") => {

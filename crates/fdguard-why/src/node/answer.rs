@@ -58,6 +58,7 @@ impl NodeHeap {
         chains.sort_by_key(|chain| std::cmp::Reverse(chain.count));
         Why {
             chains,
+            more: group.len().saturating_sub(MOST_SEARCHED),
             ..Why::default()
         }
     }

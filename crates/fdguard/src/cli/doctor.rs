@@ -37,10 +37,10 @@ pub struct DoctorArgs {
     #[cfg(feature = "trace")]
     #[arg(long, requires = "trace")]
     pub no_inspector: bool,
-    /// With --trace: also name the object of a Python, Java or Node program that holds each
-    /// descriptor.
+    /// Also name the object of a Python, Java or Node program that holds each descriptor. Attaches
+    /// to a process that is not traced yet, as --trace does.
     #[cfg(feature = "trace")]
-    #[arg(long, requires = "trace")]
+    #[arg(long, conflicts_with_all = ["from", "redact"])]
     pub why: bool,
     /// Sampling interval.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive_duration)]

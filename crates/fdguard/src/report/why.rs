@@ -2,8 +2,12 @@
 
 use std::io::Write;
 
+use fdguard_core::Gap;
+use fdguard_core::evidence::Holders;
 use fdguard_core::finding::Finding;
-use fdguard_trace::{ProcessWhy, SiteWhy};
+use fdguard_core::lifetimes::report::SiteReport;
+use fdguard_core::units::counted;
+use fdguard_trace::{Chain, ProcessWhy, SiteWhy};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -57,16 +61,80 @@ pub fn write(
         }
         if let Some(stale) = &one.stale {
             let stale = sanitize_str(stale);
-            writeln!(
-                out,
-                "  {DIM}of an earlier walk; the last one failed: {stale}{DIM:#}"
-            )?;
+            writeln!(out, "  {DIM}of an earlier walk: {stale}{DIM:#}")?;
         }
         for site in &one.sites {
             write_site(out, site, &shown)?;
         }
+        if one.more_sites > 0 {
+            let sites = counted(one.more_sites as u64, "further site");
+            writeln!(out, "{DIM}and {sites}{DIM:#}")?;
+        }
     }
     Ok(())
+}
+
+/// The answers as a part of a doctor's evidence.
+pub fn holders(processes: &[ProcessWhy]) -> anyhow::Result<Holders> {
+    let shown = DisplayOptions::here(super::diagnosis::columns(None));
+    let mut sentences = Vec::new();
+    for one in processes {
+        let process = format!("{} (pid {})", sanitize_str(&one.comm), one.pid);
+        let missing = one.refusal.iter().chain(&one.stale);
+        sentences.extend(missing.map(|reason| format!("{process}: {}", sanitize_str(reason))));
+        for site in &one.sites {
+            for chain in &site.why.chains {
+                let (count, text) = (count(site, chain), sanitize_str(&chain.text));
+                let (place, basis) = (place(site, &shown), chain.basis.text());
+                sentences.push(format!("{count} {place}: {text} [{basis}]"));
+            }
+        }
+    }
+    Ok(Holders {
+        processes: serde_json::to_value(processes)?,
+        sentences,
+    })
+}
+
+/// Adds the answers to the sites of the same lines in the same processes.
+pub fn add_to_sites(sites: &mut [SiteReport], processes: &[ProcessWhy]) -> anyhow::Result<()> {
+    for site in sites.iter_mut().filter(|site| site.culprit.is_some()) {
+        let of_process = processes.iter().filter(|one| one.pid == site.pid);
+        let mut answers = of_process.flat_map(|one| &one.sites);
+        let answer = answers.find(|one| one.culprit == site.culprit);
+        site.why = answer
+            .map(|one| serde_json::to_value(&one.why))
+            .transpose()?;
+    }
+    Ok(())
+}
+
+/// What could not be asked, or only before the end.
+pub fn gaps(processes: &[ProcessWhy]) -> Vec<Gap> {
+    let missing = processes.iter().filter_map(|one| {
+        let refusal = one.refusal.as_deref().map(|refusal| {
+            let (reason, way) = refusal.split_once(": ").unwrap_or((refusal, ""));
+            (reason.to_owned(), way)
+        });
+        let stale = || {
+            let stale = one.stale.as_deref()?;
+            Some((
+                format!("the answer is that of an earlier walk: {stale}"),
+                "",
+            ))
+        };
+        let (reason, way) = refusal.or_else(stale)?;
+        let way = match way {
+            "" => "ask while it runs, with fdguard why PID",
+            way => way,
+        };
+        let what = format!(
+            "which objects hold the descriptors of {} (pid {})",
+            one.comm, one.pid
+        );
+        Some(Gap::new(what, reason, way))
+    });
+    missing.collect()
 }
 
 /// Adds the answers to the reasons of the findings about the same lines, which every format has.
@@ -103,43 +171,62 @@ pub fn write_json(
     Ok(serde_json::to_writer(out, &document)?)
 }
 
-/// Adds the answers to every object of a document that has the place of one.
+/// Adds the answers to every site and finding of a document that is about the same line of the same
+/// process.
 pub fn add(document: &mut Value, processes: &[ProcessWhy]) -> anyhow::Result<()> {
+    let mut answers = Vec::new();
     for one in processes {
         for site in one.sites.iter().filter(|site| site.culprit.is_some()) {
-            let culprit = serde_json::to_value(&site.culprit)?;
-            add_to(document, &culprit, &serde_json::to_value(&site.why)?);
+            answers.push(SiteAnswer {
+                pid: one.pid.into(),
+                culprit: serde_json::to_value(&site.culprit)?,
+                why: serde_json::to_value(&site.why)?,
+            });
         }
     }
+    add_to(document, &answers);
     if let Some(document) = document.as_object_mut() {
         document.insert("why".to_owned(), serde_json::to_value(processes)?);
     }
     Ok(())
 }
 
-/// Adds an answer to every object whose origin is this place.
-fn add_to(value: &mut Value, culprit: &Value, why: &Value) {
+/// The answer for a line of a process, as JSON.
+struct SiteAnswer {
+    pid: Value,
+    culprit: Value,
+    why: Value,
+}
+
+/// Adds the answer to every object with a `why`. A site's is filled in; a finding's is its reason in
+/// words, so that the answer is its `held_by`.
+fn add_to(value: &mut Value, answers: &[SiteAnswer]) {
     match value {
         Value::Array(items) => {
             for item in items {
-                add_to(item, culprit, why);
+                add_to(item, answers);
             }
         }
         Value::Object(fields) => {
             for field in fields.values_mut() {
-                add_to(field, culprit, why);
+                add_to(field, answers);
             }
-            let origin = fields
-                .get("origin")
-                .and_then(|origin| origin.get("culprit"));
-            let own = fields.get("culprit");
-            if origin == Some(culprit) || own == Some(culprit) {
-                // A finding's `why` is its reason in words.
-                let name = match fields.contains_key("why") {
-                    true => "held_by",
-                    false => "why",
-                };
-                fields.insert(name.to_owned(), why.clone());
+            let name = match fields.get("why") {
+                Some(Value::Null) => "why",
+                Some(_) => "held_by",
+                None => return,
+            };
+            let origin = fields.get("origin");
+            let places = [
+                fields.get("culprit"),
+                origin.and_then(|origin| origin.get("culprit")),
+            ];
+            let answer = answers.iter().find(|answer| {
+                let is_place = places.contains(&Some(&answer.culprit));
+                is_place && fields.get("pid") == Some(&answer.pid)
+            });
+            if let Some(answer) = answer {
+                fields.insert(name.to_owned(), answer.why.clone());
             }
         }
         _ => {}
@@ -147,32 +234,38 @@ fn add_to(value: &mut Value, culprit: &Value, why: &Value) {
 }
 
 fn write_site(out: &mut dyn Write, site: &SiteWhy, shown: &DisplayOptions) -> anyhow::Result<()> {
-    let all = site.fds.len();
-    let place = match &site.culprit {
-        Some(culprit) => format!("opened at {}", line(culprit, shown)),
-        None => "opened before fdguard came".to_owned(),
-    };
-    let what = |count: usize| match count {
-        1 => singular(&site.what),
-        _ => site.what.clone(),
-    };
+    let place = place(site, shown);
     for chain in &site.why.chains {
-        let count = match chain.count == all {
-            true => format!("{all} {}", what(all)),
-            false => format!("{} of {all} {}", chain.count, what(all)),
-        };
+        let count = count(site, chain);
         writeln!(out, "{count} {HEADING}{place}{HEADING:#}")?;
         let text = sanitize_str(&chain.text);
         writeln!(out, "  {text} {DIM}[{}]{DIM:#}", chain.basis.text())?;
     }
     if site.why.more > 0 {
-        writeln!(
-            out,
-            "  {DIM}and {} more in other ways{DIM:#}",
-            site.why.more
-        )?;
+        writeln!(out, "  {DIM}and {} more{DIM:#}", site.why.more)?;
     }
     Ok(())
+}
+
+/// `12 of 40 files`.
+fn count(site: &SiteWhy, chain: &Chain) -> String {
+    let all = site.fds.len();
+    let what = match all {
+        1 => singular(&site.what),
+        _ => site.what.clone(),
+    };
+    match chain.count == all {
+        true => format!("{all} {what}"),
+        false => format!("{} of {all} {what}", chain.count),
+    }
+}
+
+/// `opened at run.py:61`.
+fn place(site: &SiteWhy, shown: &DisplayOptions) -> String {
+    match &site.culprit {
+        Some(culprit) => format!("opened at {}", line(culprit, shown)),
+        None => "opened before fdguard came".to_owned(),
+    }
 }
 
 /// `run.py:61`.

@@ -138,6 +138,7 @@ mod watching;
 mod why;
 mod why_native;
 mod why_node;
+mod why_report;
 mod workloads;
 
 /// The built command.

@@ -86,6 +86,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
         baseline::apply(path, &mut proof)?;
     }
     why::add_to_findings(&mut proof.diagnosis.findings, &whys);
+    proof.diagnosis.gaps.extend(why::gaps(&whys));
     files.write(&args.reports, &proof, args.why.then_some(&whys))?;
     Ok(exit_code(args, &proof))
 }

@@ -25,6 +25,7 @@ pub(super) fn run(
         keep_ended: true,
         protect: args.protect.protection(),
         users: args.why,
+        pauses: args.why,
         ..Options::default()
     };
     let mut traced = limited(args.limit, || {

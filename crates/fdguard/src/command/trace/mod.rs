@@ -108,6 +108,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
         protect: args.protect.protection(),
         source: source::for_launch(args.source)?,
         users: args.why,
+        pauses: args.why,
         ..Options::default()
     };
     let mut traced = TracedCommand::launch(&args.command, &options)?;
@@ -171,6 +172,7 @@ impl Finished<'_> {
         clearing::apply_clearances(diagnosis);
         let unused = clearance.unused(&clearing::reasons(diagnosis));
         why::add_to_findings(&mut diagnosis.findings, &self.whys);
+        diagnosis.gaps.extend(why::gaps(&self.whys));
         let written = self.outputs.write(&self.report, &self.whys);
         if let Some(follower) = &mut self.follower {
             follower.hazards(&self.report.diagnosis.hazards);

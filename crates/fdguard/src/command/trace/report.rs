@@ -16,7 +16,7 @@ use fdguard_diagnose::clearing;
 use fdguard_diagnose::trace::{self, ProcessSites, TraceReport};
 use fdguard_diagnose::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{Error, ObservedTrace, StateParts, TraceSession};
+use fdguard_trace::{Error, HeapWatch, ObservedTrace, ProcessWhy, StateParts, TraceSession};
 use serde::Serialize;
 
 use super::outputs::Outputs;
@@ -25,8 +25,8 @@ use crate::cli::TraceArgs;
 use crate::command::settings;
 use crate::exit::{self, HintedError};
 use crate::output;
-use crate::report::diagnosis;
 use crate::report::style::HEADING;
+use crate::report::{diagnosis, why};
 use crate::terminal::{self, sanitize_str};
 
 /// The advice for a process that is not traced.
@@ -52,21 +52,39 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     if !is_seen {
         return Err(ProbeError::Vanished(observed.pid()).into());
     }
+    let whys = match args.why {
+        true => holders(&mut session)?,
+        false => Vec::new(),
+    };
     let mut report = joined(&mut session, observed.pid(), live.watch(), &settings)?;
+    report.diagnosis.gaps.extend(why::gaps(&whys));
     let clearance = Clearance::new(&args.allow, &settings);
     clearing::clear(&mut report.diagnosis, &clearance);
     if args.json {
         output::emit(args.output.as_deref(), |out| {
-            serde_json::to_writer(&mut *out, &Document::of(&report, live.watch()))?;
+            let document = Document::of(&report, live.watch());
+            let mut bytes = Vec::new();
+            why::write_json(&mut bytes, &document, args.why.then_some(&whys))?;
+            out.write_all(&bytes)?;
             Ok(out.write_all(b"\n")?)
         })?;
     } else {
         output::emit_styled(args.output.as_deref(), |out| {
-            write(out, args, &report, live.watch())
+            write(out, args, &report, live.watch())?;
+            why::write(out, &whys, terminal::width())
         })?;
     }
-    outputs.write(&report, &[])?;
+    outputs.write(&report, &whys)?;
     Ok(exit_code(&report.diagnosis))
+}
+
+/// Which objects hold what its processes have open. The program's own fdguard has made no walk that
+/// this one knows of: plain numbers are not decided.
+fn holders(session: &mut TraceSession) -> anyhow::Result<Vec<ProcessWhy>> {
+    let mut watch = HeapWatch::default();
+    session.poll()?;
+    watch.finish(session);
+    Ok(watch.answers())
 }
 
 /// The trace of a process, or a one-line error.
@@ -229,6 +247,8 @@ struct SiteNow<'a> {
     fds: Vec<OpenNow>,
     #[serde(flatten)]
     origin: Origin,
+    /// Filled in with the answer of the line.
+    why: Option<()>,
 }
 
 /// A descriptor of a site, to look up the line for a number.
@@ -273,6 +293,7 @@ impl<'a> SiteNow<'a> {
             rate_per_second: site.per_second().map(|rate| (rate * 1e3).round() / 1e3),
             fds: OpenNow::all(site, process.now),
             origin: site.origin(process.now),
+            why: None,
         }
     }
 }

@@ -30,6 +30,8 @@ const GRACE: Duration = Duration::from_secs(2);
 const PARTING: Duration = Duration::from_millis(500);
 /// How long to wait before another look at a program that is just starting.
 const BECOMING: Duration = Duration::from_millis(5);
+/// How often to see whether a program waits to be asked who holds its descriptors.
+const SERVE_EVERY: Duration = Duration::from_millis(20);
 /// If the program has not ended after this long, print that fdguard is waiting.
 const SLOW: Duration = Duration::from_secs(10);
 
@@ -190,9 +192,7 @@ pub(super) fn watch<'p>(
     let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
     watched.was_ended = ended == Some(WatchEnd::TimeUp);
     let is_asked = watched.was_ended || request == Some(Request::End);
-    if let Some(why) = &mut watched.why
-        && !traced.has_ended()?
-    {
+    if let Some(why) = &mut watched.why {
         traced.session.poll()?;
         why.finish(&mut traced.session);
     }
@@ -281,7 +281,7 @@ impl<'p> RunningTrace<'_, 'p> {
         &mut self,
         deadline: Instant,
     ) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
-        let progress = self.live.advance(deadline)?;
+        let progress = self.advance(deadline)?;
         if progress == WatchProgress::Waiting {
             return Ok((progress, Vec::new()));
         }
@@ -314,6 +314,21 @@ impl<'p> RunningTrace<'_, 'p> {
             progress
         };
         Ok((progress, self.live.take_entries()))
+    }
+
+    /// Waits for the next look. Meanwhile programs that wait to be asked are.
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
+        let Some(why) = &mut self.why else {
+            return Ok(self.live.advance(deadline)?);
+        };
+        loop {
+            let until = deadline.min(Instant::now() + SERVE_EVERY);
+            let progress = self.live.advance(until)?;
+            why.serve(self.program.session())?;
+            if progress != WatchProgress::Waiting || Instant::now() >= deadline {
+                return Ok(progress);
+            }
+        }
     }
 
     fn next_request(&mut self) -> Option<Request> {

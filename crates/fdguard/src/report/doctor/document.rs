@@ -26,6 +26,8 @@ struct Document<'a> {
     snapshot: Option<HeldDocument<'a>>,
     lints: Vec<Lint<'a>>,
     evidence: Gathered<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -100,6 +102,7 @@ pub fn write_document(
             logs: &evidence.material.logs,
             bundle: bundle.map(|path| path.display().to_string()),
         },
+        why: evidence.holders.as_ref().map(|holders| &holders.processes),
     };
     crate::report::json::write_line(out, &document)
 }

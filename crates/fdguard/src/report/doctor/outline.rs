@@ -32,6 +32,8 @@ pub fn outline(evidence: &Evidence) -> Document {
     let mut sections: Vec<Section> = found(&diagnosis.findings, many).into_iter().collect();
     #[cfg(feature = "trace")]
     sections.extend(trace::sections(diagnosis));
+    #[cfg(feature = "trace")]
+    sections.extend(evidence.holders.as_ref().and_then(trace::holders));
     sections.extend(one::lints(evidence, "problems", true));
     // Draw one of each group of similar processes.
     for group in groups.iter().take(MOST_PLOTS) {

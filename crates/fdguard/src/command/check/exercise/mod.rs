@@ -156,8 +156,8 @@ fn start(
     progress: &ProgressLine,
 ) -> anyhow::Result<Server> {
     if let Some(pid) = running {
-        let no_inspector = args.exercise.no_inspector;
-        let running = RunningServer::attach(probe, pid, no_inspector, &stop.signals)?;
+        let wanted = (args.exercise.no_inspector, args.why);
+        let running = RunningServer::attach(probe, pid, wanted, &stop.signals)?;
         // If it was stopped meanwhile, the server is left at once.
         stop.check()?;
         return Ok(Server::Attached(Box::new(running)));

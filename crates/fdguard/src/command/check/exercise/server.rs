@@ -50,13 +50,14 @@ impl RunningServer {
     pub(super) fn attach(
         probe: &Probe,
         pid: Pid,
-        no_inspector: bool,
+        (no_inspector, is_why): (bool, bool),
         signals: &Signals,
     ) -> anyhow::Result<Self> {
         let tree = probe.tree(pid).unwrap_or_else(|_| vec![pid]);
         let options = Options {
             keep_ended: true,
             no_inspector,
+            users: is_why,
             ..Options::default()
         };
         match attach::attach_to(&tree, &options, signals) {

@@ -1,6 +1,7 @@
 //! What a trace adds to the doctor's report: the lines, the hazards, and what was open before.
 
 use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::evidence::Holders;
 use fdguard_core::lifetimes::report::SiteReport;
 use fdguard_core::opened_before::OpenedBefore;
 
@@ -28,6 +29,12 @@ pub(super) fn sections(diagnosis: &Diagnosis) -> impl Iterator<Item = Section> {
         Section::of("opened before the attach", before.collect()),
     ];
     sections.into_iter().flatten()
+}
+
+/// Which objects hold the descriptors.
+pub(super) fn holders(of: &Holders) -> Option<Section> {
+    let sentences = of.sentences.iter().cloned().map(Block::Sentence);
+    Section::of("what holds them", sentences.collect())
 }
 
 /// `8 open of 12: store.py:17 save (sqlite-db /srv/state.db)`.

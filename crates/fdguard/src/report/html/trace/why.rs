@@ -240,6 +240,7 @@ mod tests {
             stale: None,
             refusal: None,
             sites: vec![site],
+            more_sites: 0,
         };
         let section = section(&[process]).unwrap();
         let blocks = section.blocks.into_iter();
