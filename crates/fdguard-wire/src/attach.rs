@@ -2,6 +2,8 @@
 
 use core::ffi::CStr;
 
+use crate::numbered::numbered;
+
 /// The library's function that begins to record: `int (const void *request, size_t size)`, where
 /// the request is an [`AttachRequest`]. It returns an [`AttachAnswer`].
 pub const ATTACH: &CStr = c"fdguard_attach";
@@ -46,34 +48,19 @@ impl<'a> AttachRequest<'a> {
     }
 }
 
-/// What the library's functions return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum AttachAnswer {
-    /// It records, or has stopped recording.
-    Done = 0,
-    /// The request could not be read.
-    BadRequest = 1,
-    /// Another fdguard records already.
-    Taken = 2,
-    /// The file for the records could not be created in the directory.
-    NoTable = 3,
-    /// The hooks did not return what the real functions return; nothing was changed.
-    Untrusted = 4,
-}
-
-impl AttachAnswer {
-    /// The answer with this number.
-    #[must_use]
-    pub fn of(number: i32) -> Option<Self> {
-        let all = [
-            Self::Done,
-            Self::BadRequest,
-            Self::Taken,
-            Self::NoTable,
-            Self::Untrusted,
-        ];
-        all.into_iter().find(|one| *one as i32 == number)
+numbered! {
+    /// What the library's functions return.
+    pub enum AttachAnswer: i32 {
+        /// It records, or has stopped recording.
+        Done = 0,
+        /// The request could not be read.
+        BadRequest = 1,
+        /// Another fdguard records already.
+        Taken = 2,
+        /// The file for the records could not be created in the directory.
+        NoTable = 3,
+        /// The hooks did not return what the real functions return; nothing was changed.
+        Untrusted = 4,
     }
 }
 
@@ -104,31 +91,17 @@ impl InspectorRequest {
     }
 }
 
-/// Whether Node's inspector was woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum InspectorAnswer {
-    /// Node starts its inspector.
-    Woken = 0,
-    /// The request could not be read.
-    BadRequest = 1,
-    /// SIGUSR1 has no handler: Node does not listen for it.
-    Unhandled = 2,
-    /// The program handles SIGUSR1 itself.
-    Handled = 3,
-}
-
-impl InspectorAnswer {
-    /// The answer with this number.
-    #[must_use]
-    pub fn of(number: i32) -> Option<Self> {
-        let all = [
-            Self::Woken,
-            Self::BadRequest,
-            Self::Unhandled,
-            Self::Handled,
-        ];
-        all.into_iter().find(|one| *one as i32 == number)
+numbered! {
+    /// Whether Node's inspector was woken.
+    pub enum InspectorAnswer: i32 {
+        /// Node starts its inspector.
+        Woken = 0,
+        /// The request could not be read.
+        BadRequest = 1,
+        /// SIGUSR1 has no handler: Node does not listen for it.
+        Unhandled = 2,
+        /// The program handles SIGUSR1 itself.
+        Handled = 3,
     }
 }
 

@@ -24,6 +24,7 @@ mod image;
 mod loader;
 mod mapping;
 mod module;
+mod numbered;
 pub mod python;
 mod slot;
 mod stack;

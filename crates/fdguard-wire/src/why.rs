@@ -3,6 +3,7 @@
 
 use core::ffi::CStr;
 
+use crate::numbered::numbered;
 use crate::words::Words;
 
 /// The library's function that copies the process and walks the copy's heap: `int (const void
@@ -124,37 +125,21 @@ impl WalkRequest {
     }
 }
 
-/// How far a walk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub enum WalkState {
-    /// It runs.
-    Walking = 1,
-    /// It is whole.
-    Done = 2,
-    /// The collector was running: its lists are not whole.
-    Collecting = 3,
-    /// The kernel refuses memory.
-    NoMemory = 4,
-    /// A list does not end.
-    Endless = 5,
-    /// There are more edges than there is room for.
-    NoRoom = 6,
-}
-
-impl WalkState {
-    /// The state with this number.
-    #[must_use]
-    pub fn of(number: u64) -> Option<Self> {
-        let all = [
-            Self::Walking,
-            Self::Done,
-            Self::Collecting,
-            Self::NoMemory,
-            Self::Endless,
-            Self::NoRoom,
-        ];
-        all.into_iter().find(|one| *one as u64 == number)
+numbered! {
+    /// How far a walk is.
+    pub enum WalkState: u64 {
+        /// It runs.
+        Walking = 1,
+        /// It is whole.
+        Done = 2,
+        /// The collector was running: its lists are not whole.
+        Collecting = 3,
+        /// The kernel refuses memory.
+        NoMemory = 4,
+        /// A list does not end.
+        Endless = 5,
+        /// There are more edges than there is room for.
+        NoRoom = 6,
     }
 }
 

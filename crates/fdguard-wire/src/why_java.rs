@@ -3,6 +3,7 @@
 
 use core::ffi::CStr;
 
+use crate::numbered::numbered;
 use crate::words::Words;
 
 /// The library's function that starts a walk over the heap of the JVM: `int (const void *request,
@@ -72,37 +73,21 @@ impl JavaWalkRequest {
     }
 }
 
-/// How far a walk of a Java heap is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub enum JavaWalkState {
-    /// It runs.
-    Walking = 1,
-    /// It has ended; the records can be read.
-    Done = 2,
-    /// The process has no JVM that can be asked.
-    NoMachine = 3,
-    /// More of the heap is in use than the request allows.
-    TooLarge = 4,
-    /// The kernel refuses memory.
-    NoMemory = 5,
-    /// The JVM refused; its error is in the head.
-    Refused = 6,
-}
-
-impl JavaWalkState {
-    /// The state with this number.
-    #[must_use]
-    pub fn of(number: u64) -> Option<Self> {
-        let all = [
-            Self::Walking,
-            Self::Done,
-            Self::NoMachine,
-            Self::TooLarge,
-            Self::NoMemory,
-            Self::Refused,
-        ];
-        all.into_iter().find(|one| *one as u64 == number)
+numbered! {
+    /// How far a walk of a Java heap is.
+    pub enum JavaWalkState: u64 {
+        /// It runs.
+        Walking = 1,
+        /// It has ended; the records can be read.
+        Done = 2,
+        /// The process has no JVM that can be asked.
+        NoMachine = 3,
+        /// More of the heap is in use than the request allows.
+        TooLarge = 4,
+        /// The kernel refuses memory.
+        NoMemory = 5,
+        /// The JVM refused; its error is in the head.
+        Refused = 6,
     }
 }
 
