@@ -36,7 +36,7 @@ impl PodmanContainer {
         let format = "{{.State.Pid}} {{.Id}}";
         let text = output(podman().args(["inspect", "-f", format, name]))?;
         let (pid, id) = text.trim().split_once(' ').unwrap_or_default();
-        container.pid = pid.parse().map_err(|_| format!("no pid in {text:?}"))?;
+        container.pid = pid.parse().map_err(|error| format!("no pid in {text:?}: {error}"))?;
         container.id = id.to_owned();
         Ok(container)
     }

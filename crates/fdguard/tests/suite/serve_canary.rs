@@ -33,6 +33,7 @@ fn options(state: &Path) -> ServeOptions {
             keep: Duration::from_secs(86_400),
             max_disk: 64 << 20,
         }),
+        scratch: None,
         evidence: None,
         alertmanager: None,
         webhook: None,
