@@ -36,7 +36,9 @@ impl PodmanContainer {
         let format = "{{.State.Pid}} {{.Id}}";
         let text = output(podman().args(["inspect", "-f", format, name]))?;
         let (pid, id) = text.trim().split_once(' ').unwrap_or_default();
-        container.pid = pid.parse().map_err(|error| format!("no pid in {text:?}: {error}"))?;
+        container.pid = pid
+            .parse()
+            .map_err(|error| format!("no pid in {text:?}: {error}"))?;
         container.id = id.to_owned();
         Ok(container)
     }

@@ -55,6 +55,7 @@ fn options(dir: &Path) -> ServeOptions {
         trace: None,
         fleet: None,
         program: None,
+        scratch: None,
         web: WebSettings {
             view: None,
             act: None,
