@@ -4,21 +4,21 @@
 macro_rules! numbered {
     (
         $(#[$about:meta])*
-        pub enum $Name:ident: $number:ident {
+        $vis:vis enum $Name:ident: $number:ident {
             $($(#[$doc:meta])* $Variant:ident = $value:expr,)+
         }
     ) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr($number)]
-        pub enum $Name {
+        $vis enum $Name {
             $($(#[$doc])* $Variant = $value,)+
         }
 
         impl $Name {
             /// The variant with this number.
             #[must_use]
-            pub fn of(number: $number) -> Option<Self> {
+            $vis fn of(number: $number) -> Option<Self> {
                 let all = [$(Self::$Variant),+];
                 all.into_iter().find(|one| *one as $number == number)
             }
@@ -32,7 +32,7 @@ pub(crate) use numbered;
 mod tests {
     numbered! {
         /// For the test.
-        pub enum Sample: i32 {
+        enum Sample: i32 {
             /// One.
             First = 0,
             /// Another.

@@ -105,7 +105,20 @@ fn otlp_has_the_names_of_the_semantic_conventions() {
         (&restarts["kind"], &restarts["monotonic"]),
         (&"sum".into(), &true.into())
     );
-    for point in &points {
+    assert_units_and_times(&points);
+    victim.finish();
+    let ended = testkit::wait_for("the end of the victim's series", || {
+        let points = decode(&python, &received.recv().unwrap().1).into_iter();
+        let mut own = points.filter(|point| point["resource"]["service.name"] == command());
+        own.find(|point| point["ended"] == true)
+    });
+    assert!(ended["value"].is_null(), "{ended}");
+    drop(server);
+}
+
+/// Every point has the unit of its name, a sum since its start, and a value.
+fn assert_units_and_times(points: &[Value]) {
+    for point in points {
         let name = point["name"].as_str().unwrap();
         let unit = UNITS.iter().find(|(known, _)| *known == name);
         assert_eq!(
@@ -122,14 +135,6 @@ fn otlp_has_the_names_of_the_semantic_conventions() {
             "{point}"
         );
     }
-    victim.finish();
-    let ended = testkit::wait_for("the end of the victim's series", || {
-        let points = decode(&python, &received.recv().unwrap().1).into_iter();
-        let mut own = points.filter(|point| point["resource"]["service.name"] == command());
-        own.find(|point| point["ended"] == true)
-    });
-    assert!(ended["value"].is_null(), "{ended}");
-    drop(server);
 }
 
 /// Names and their units; every name that a push can have on a quiet host is here.

@@ -121,6 +121,30 @@ impl Drop for Contained {
     }
 }
 
+/// `fdguard serve` in the image, when it listens.
+fn serve(podman: &Podman, mut arguments: Vec<String>, state: &Path) -> Contained {
+    arguments.push(format!("--volume={}:/var/lib/fdguard", state.display()));
+    let words = ["fdguard", "serve", "--listen", "127.0.0.1:0", "--no-token"];
+    let more = ["--state", "/var/lib/fdguard", "--every", "100ms"];
+    let mut child = podman
+        .run(&arguments, &[&words[..], &more].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let address = line
+        .split("http://")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    Contained {
+        address: address.unwrap_or_else(|| panic!("{line}")).to_owned(),
+        child,
+    }
+}
+
 #[test]
 fn the_image_with_the_privileges_of_the_compose_file_reads_processes_of_other_users() {
     let Some(python) = testkit::software("venv/bin/python") else {
@@ -152,30 +176,8 @@ fn the_image_with_the_privileges_of_the_compose_file_reads_processes_of_other_us
         return testkit::skip("podman cannot run a container here");
     }
     let state = tempfile::tempdir().unwrap();
-    let mut all = [options(&python), libraries].concat();
-    all.push(format!(
-        "--volume={}:/var/lib/fdguard",
-        state.path().display()
-    ));
-    let words = ["fdguard", "serve", "--listen", "127.0.0.1:0", "--no-token"];
-    let more = ["--state", "/var/lib/fdguard", "--every", "100ms"];
-    let mut child = podman
-        .run(&all, &[&words[..], &more].concat())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    stdout.read_line(&mut line).unwrap();
-    let address = line
-        .split("http://")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next());
-    let served = Contained {
-        address: address.unwrap_or_else(|| panic!("{line}")).to_owned(),
-        child,
-    };
+    let arguments = [options(&python), libraries].concat();
+    let served = serve(&podman, arguments, state.path());
     let victim = Victim::of("leaker").as_user(NOBODY).start();
     let path = format!("/api/v1/snapshot?pid={}", victim.pid());
     let url = format!("http://{}{path}", served.address);
