@@ -195,6 +195,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/hook/reap.rs",
         "crates/fdguard-preload/src/hook/receive.rs",
         "crates/fdguard-preload/src/hook/restrain.rs",
+        "crates/fdguard-preload/src/hook/signal.rs",
         "crates/fdguard-preload/src/hook/spawn.rs",
         "crates/fdguard-preload/src/hook/stream.rs",
         "crates/fdguard-preload/src/hook/syscall.rs",

@@ -26,6 +26,7 @@ const RT_SIGACTION: usize = 13;
 const RT_SIGPROCMASK: usize = 14;
 const GETSOCKOPT: usize = 55;
 const MADVISE: usize = 28;
+const NANOSLEEP: usize = 35;
 const GETPID: usize = 39;
 const EXIT_GROUP: usize = 231;
 const FTRUNCATE: usize = 77;
@@ -122,6 +123,13 @@ pub(crate) fn clock(id: usize) -> u64 {
     // SAFETY: the kernel writes one timespec, which is what was passed.
     let _ = unsafe { call(CLOCK_GETTIME, [id, &raw mut time as usize, 0, 0, 0, 0]) };
     nanoseconds(time.seconds, time.nanos)
+}
+
+/// Waits so many nanoseconds, less than a second, or until a signal comes.
+pub(crate) fn nap(nanos: u64) {
+    let time = [0, nanos];
+    // SAFETY: the kernel reads two words.
+    let _ = unsafe { call(NANOSLEEP, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Seconds and nanoseconds combined.

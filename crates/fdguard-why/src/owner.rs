@@ -110,8 +110,9 @@ impl Heap<'_> {
         u32::try_from(self.reader.int(object, 24)?).ok()
     }
 
-    /// The databases with their logs, indexes and journals. The library's structures differ from version to
-    /// version: files are recognised by their second word, which is the connection's file system.
+    /// The databases with their logs, indexes and journals. The library's structures differ from
+    /// version to version: files are recognised by their second word, which is the connection's
+    /// file system.
     fn sqlite(&self, connection: u64, paths: &BTreeMap<u32, String>) -> Vec<u32> {
         let found = || {
             let reader = &self.reader;

@@ -62,8 +62,8 @@ pub use why_java::{
 
 /// The exit report of a process that exited without time to list what it left open.
 pub const INCOMPLETE_EXIT_REPORT: &[u8] = b"untold\0";
-/// The end of the name of a file beside the mapping: the process waits until its heap was walked, or
-/// this file is gone.
+/// The end of the name of a file beside the mapping: the process waits until its heap was walked,
+/// or this file is gone.
 pub const WAITING: &[u8] = b".waiting\0";
 /// The name of a file in the directory of mappings: no heap will be walked any more.
 pub const NOBODY_ASKS: &[u8] = b"/nobody-asks\0";

@@ -10,10 +10,10 @@ use crate::words::Words;
 /// *request, size_t size)`, where the request is a [`WalkRequest`]. It returns the pid of the copy
 /// as the process sees it, or a negative `errno`.
 pub const WALK: &CStr = c"fdguard_walk";
-/// The library's function that removes the entry of a copy that has ended in the process table, with
-/// the same arguments, where the request is the copy's pid in four bytes. Ranges may follow, start
-/// and length in eight bytes each: further copies do not get them. It returns 0, or `-EAGAIN` for a
-/// copy that still runs: it is told to end, and is asked for again.
+/// The library's function that removes the entry of a copy that has ended in the process table,
+/// with the same arguments, where the request is the copy's pid in four bytes. Ranges may follow,
+/// start and length in eight bytes each: further copies do not get them. It returns 0, or `-EAGAIN`
+/// for a copy that still runs: it is told to end, and is asked for again.
 pub const END_WALK: &CStr = c"fdguard_end_walk";
 
 /// Where the walker puts its [`WalkHead`]: the first of these addresses that is free. They are far

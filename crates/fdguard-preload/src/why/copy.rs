@@ -10,7 +10,6 @@ use super::walk;
 use crate::sys;
 
 const RT_SIGACTION: usize = 13;
-const NANOSLEEP: usize = 35;
 const GETPID: usize = 39;
 const CLONE: usize = 56;
 const WAIT4: usize = 61;
@@ -23,6 +22,8 @@ const PR_SET_PDEATHSIG: usize = 1;
 const PR_SET_NAME: usize = 15;
 const RLIMIT_CORE: usize = 4;
 const SIGKILL: usize = 9;
+/// How often the copy sees whether its time is over, in nanoseconds.
+const NAP: u64 = 20_000_000;
 /// What `errno` says of a copy that has not ended yet.
 const EAGAIN: c_int = 11;
 /// `__WALL`: such a child is seen by no other `wait`.
@@ -44,8 +45,8 @@ pub(super) fn start(request: &WalkRequest) -> c_int {
     c_int::try_from(pid).unwrap_or(-1)
 }
 
-/// Removes the entry of a copy that has ended. The kernel takes a while to give its memory back: one
-/// that still runs is told to end, and the answer is to ask again.
+/// Removes the entry of a copy that has ended. The kernel takes a while to give its memory back:
+/// one that still runs is told to end, and the answer is to ask again.
 pub(super) fn end(pid: u32) -> c_int {
     let pid = pid as usize;
     // Only a child of this process can be meant: a stranger's number is not waited for, nor killed.
@@ -110,9 +111,7 @@ pub(super) fn become_harmless() {
 /// Waits to be ended, at most this many milliseconds.
 fn wait(patience: u64) {
     let end = sys::clock(MONOTONIC).saturating_add(patience.saturating_mul(1_000_000));
-    let nap = [0_u64, 20_000_000];
     while sys::clock(MONOTONIC) < end {
-        // SAFETY: the kernel reads two words.
-        let _ = unsafe { sys::call(NANOSLEEP, [&raw const nap as usize, 0, 0, 0, 0, 0]) };
+        sys::nap(NAP);
     }
 }

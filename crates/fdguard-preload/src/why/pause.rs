@@ -1,11 +1,9 @@
 //! The pauses of a Python program that is launched with `--why`: at its fourth descriptor, and when
-//! its interpreter begins to shut down, until fdguard has walked its heap. What a short program does
-//! is over before anybody can look at it from outside. See decision 230.
+//! its interpreter begins to shut down, until fdguard has walked its heap. What a short program
+//! does is over before anybody can look at it from outside. See decision 230.
 //!
 //! A process that pauses creates a file beside its mapping, `PID-BEGAN.waiting`, and goes on when
 //! fdguard has removed it, has gone, or does not answer.
-
-#![expect(unsafe_code, reason = "system calls")]
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -24,7 +22,6 @@ const LONGEST: u64 = 15_000_000_000;
 /// How often to see whether it is over, and after how many times whether fdguard is still there.
 const LOOK: u64 = 1_000_000;
 const LOOKS: u32 = 100;
-const NANOSLEEP: usize = 35;
 const MONOTONIC: usize = 1;
 
 /// The process that has paused at its first descriptors, or will not.
@@ -108,9 +105,7 @@ fn pause(mapping: &TableMapping) -> Option<()> {
             break;
         }
         looks = looks.wrapping_add(1);
-        let nap = [0, LOOK];
-        // SAFETY: the kernel reads two words.
-        let _ = unsafe { sys::call(NANOSLEEP, [&raw const nap as usize, 0, 0, 0, 0, 0]) };
+        sys::nap(LOOK);
     }
     sys::unlink(path);
     Some(())

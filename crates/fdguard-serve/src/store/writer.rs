@@ -125,7 +125,8 @@ impl StoreWriter {
         }
     }
 
-    /// Why the file was begun anew since the last call. What the loop knows has to be written again.
+    /// Why the file was begun anew since the last call. What the loop knows has to be written
+    /// again.
     pub(crate) fn take_begun_anew(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.state).begun_anew)
     }

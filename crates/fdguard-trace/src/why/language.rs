@@ -1,5 +1,5 @@
-//! Programs whose heap cannot be walked: interpreters that fdguard does not know, and languages that
-//! keep no record.
+//! Programs whose heap cannot be walked: interpreters that fdguard does not know, and languages
+//! that keep no record.
 
 use std::path::Path;
 

@@ -155,8 +155,8 @@ pub struct ServeFleetArgs {
     /// `http://prometheus:9090`; without a path, /api/v1/write is added.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::parse)]
     pub remote_write: Option<ReceiverUrl>,
-    /// Push metrics to this OTLP endpoint over HTTP, such as `http://collector:4318`; without a path,
-    /// /v1/metrics is added.
+    /// Push metrics to this OTLP endpoint over HTTP, such as `http://collector:4318`; without a
+    /// path, /v1/metrics is added.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::parse)]
     pub otlp: Option<ReceiverUrl>,
     /// Time between two pushes.

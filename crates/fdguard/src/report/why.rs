@@ -198,8 +198,8 @@ struct SiteAnswer {
     why: Value,
 }
 
-/// Adds the answer to every object with a `why`. A site's is filled in; a finding's is its reason in
-/// words, so that the answer is its `held_by`.
+/// Adds the answer to every object with a `why`. A site's is filled in; a finding's is its reason
+/// in words, so that the answer is its `held_by`.
 fn add_to(value: &mut Value, answers: &[SiteAnswer]) {
     match value {
         Value::Array(items) => {

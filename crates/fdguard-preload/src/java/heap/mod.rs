@@ -29,9 +29,10 @@ use crate::{errno, loader, sys};
 const EINVAL: c_int = 22;
 const ENOMEM: c_int = 12;
 const RT_SIGPROCMASK: usize = 14;
-const NANOSLEEP: usize = 35;
 const SET_MASK: usize = 2;
 const MONOTONIC: usize = 1;
+/// How often to see whether the walk was read, in nanoseconds.
+const NAP: u64 = 2_000_000;
 /// Signals of faults: ILL, TRAP, BUS, FPE, SEGV. The JVM handles them.
 const FAULTS: u64 = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10;
 
@@ -172,11 +173,9 @@ fn finish(head: &mut JavaWalkHead, state: JavaWalkState, patience: u64) {
     // SAFETY: a word of the head.
     unsafe { (&raw mut head.state).write_volatile(state as u64) };
     let end = sys::clock(MONOTONIC).saturating_add(patience.saturating_mul(1_000_000));
-    let nap = [0_u64, 2_000_000];
     // SAFETY: a word of the head, which the tracer writes through the kernel.
     while unsafe { (&raw const head.taken).read_volatile() } == 0 && sys::clock(MONOTONIC) < end {
-        // SAFETY: the kernel reads two words.
-        let _ = unsafe { sys::call(NANOSLEEP, [&raw const nap as usize, 0, 0, 0, 0, 0]) };
+        sys::nap(NAP);
     }
 }
 
