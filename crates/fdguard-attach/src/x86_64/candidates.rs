@@ -28,15 +28,19 @@ pub(crate) enum Fitness {
 
 /// The threads of a process that can be borrowed, the best first.
 pub(crate) fn candidates(pid: u32) -> io::Result<Vec<Candidate>> {
+    let fit = |tid| fitness_of(pid, tid).map(|fitness| Candidate { fitness, tid });
+    let mut found: Vec<_> = threads(pid)?.into_iter().filter_map(fit).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The numbers of a process's threads.
+pub(crate) fn threads(pid: u32) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let name = entry?.file_name();
-        let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        found.extend(fitness_of(pid, tid).map(|fitness| Candidate { fitness, tid }));
+        found.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
     }
-    found.sort_unstable();
     Ok(found)
 }
 

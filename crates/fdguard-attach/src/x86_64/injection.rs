@@ -17,6 +17,8 @@ use crate::x86_64::thread::{SeizedThread, ThreadError};
 const SYS_MMAP: u64 = 9;
 const SYS_MPROTECT: u64 = 10;
 const SYS_MUNMAP: u64 = 11;
+/// What is called by code at the program's entry.
+pub(crate) const MEMORY_CALLS: [u64; 3] = [SYS_MMAP, SYS_MPROTECT, SYS_MUNMAP];
 const READ_WRITE: u64 = 3;
 const READ_EXECUTE: u64 = 5;
 const PRIVATE_ANONYMOUS: u64 = 0x22;

@@ -1,14 +1,18 @@
 //! What a tracer that was killed has left in a process: memory, and code at the program's entry.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use fdguard_proc::sched::last_run;
+use fdguard_proc::syscall::ThreadCall;
+
 use crate::Refusal;
+use crate::x86_64::candidates::threads;
 use crate::x86_64::examine::Examined;
-use crate::x86_64::injection::CodePlace;
+use crate::x86_64::injection::{CodePlace, MEMORY_CALLS};
 use crate::x86_64::maps::Region;
 use crate::x86_64::memory::Memory;
 use crate::x86_64::remote::{
@@ -17,6 +21,9 @@ use crate::x86_64::remote::{
 
 /// How long code that has no tracer may take to restore its thread.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How long threads may take to leave the program's entry. A busy machine lets them wait.
+const LEAVING: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What is at the program's entry, and what belongs there.
 pub(crate) fn code_place(examined: &Examined, regions: &[Region]) -> io::Result<(CodePlace, bool)> {
@@ -31,6 +38,33 @@ pub(crate) fn code_place(examined: &Examined, regions: &[Region]) -> io::Result<
         original,
     };
     Ok((place, is_leftover))
+}
+
+/// Waits until no thread is at the program's entry any more, where a killed tracer left code: it is
+/// there for one system call, which it may not have begun.
+pub(crate) fn wait_until_left(pid: u32) {
+    let start = Instant::now();
+    let threads = threads(pid).unwrap_or_default().into_iter();
+    let mut inside: Vec<_> = threads.map(|tid| (tid, ran_at(pid, tid))).collect();
+    while !inside.is_empty() && start.elapsed() < LEAVING {
+        sleep(PAUSE);
+        inside.retain(|(tid, before)| may_be_inside(pid, *tid, *before));
+    }
+}
+
+/// Whether a thread may still be there, which last ran at this time when it was first looked at.
+fn may_be_inside(pid: u32, tid: u32, before: Option<Duration>) -> bool {
+    let line = fs::read(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    match ThreadCall::parse(&line) {
+        Some(ThreadCall::Running) => ran_at(pid, tid) == before,
+        Some(ThreadCall::Outside) => true,
+        Some(ThreadCall::Waiting { number, .. }) => MEMORY_CALLS.contains(&number),
+        None => false,
+    }
+}
+
+fn ran_at(pid: u32, tid: u32) -> Option<Duration> {
+    last_run(&fs::read(format!("/proc/{pid}/task/{tid}/sched")).ok()?)
 }
 
 fn from_file(examined: &Examined, regions: &[Region]) -> Option<[u8; 32]> {
@@ -73,7 +107,7 @@ pub(crate) fn scratch_memory(memory: &Memory, regions: &[Region]) -> Result<Vec<
                 }
                 return Err(Refusal::Unfinished);
             }
-            sleep(Duration::from_millis(5));
+            sleep(PAUSE);
         }
     }
     Ok(found)

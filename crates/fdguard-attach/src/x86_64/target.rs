@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use fdguard_proc::ProcKey;
 
@@ -15,16 +14,13 @@ use crate::x86_64::examine::{Examined, check_threads, examine};
 use crate::x86_64::fate::{Fate, fate};
 use crate::x86_64::function_call::{CallFailure, Finished};
 use crate::x86_64::image::Image;
-use crate::x86_64::leftovers::{code_place, scratch_memory};
+use crate::x86_64::leftovers::{code_place, scratch_memory, wait_until_left};
 use crate::x86_64::lock::EntryLock;
 use crate::x86_64::remote::{CallPlan, Outcome};
 use crate::x86_64::stack::Tables;
 use crate::x86_64::stop_times::StopTimes;
 use crate::x86_64::thread::hurry;
 use crate::{Error, Refusal, RemoteCall};
-
-/// How long a thread may take to leave the code of a tracer that was killed.
-const LEAVING: Duration = Duration::from_millis(20);
 
 /// A running process, examined and not yet touched.
 pub struct Target {
@@ -139,8 +135,9 @@ impl Target {
         let (place, is_leftover) =
             code_place(&self.examined, tables.regions()).map_err(Error::System)?;
         if is_leftover {
-            // A thread may still be there for one system call.
-            thread::sleep(LEAVING);
+            wait_until_left(self.pid());
+            // The call that a thread made there may have mapped memory.
+            tables.refresh().map_err(Error::System)?;
         }
         let leftovers = scratch_memory(&self.examined.memory, tables.regions())?;
         let name = library_name(request.library);

@@ -108,6 +108,13 @@ async fn r56_a_close_that_takes_too_long_is_told_as_unfinished_and_goes_on() {
     options.events = lines.events();
     let host = start(options).await;
     let id = host.open(None, bash()).await.unwrap();
+    // Its end takes time: until the grace for those who ignore the first signals is over.
+    say(
+        &host,
+        &id,
+        "read -r deaf < <(trap '' HUP TERM; echo yes; while :; do sleep 1000; done)",
+    )
+    .await;
     let early = host.close(&id, SessionEndReason::Asked).await.unwrap();
     assert_eq!((early.clean, early.survivors), (false, None));
     assert_eq!(
