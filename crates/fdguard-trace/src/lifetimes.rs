@@ -58,8 +58,11 @@ pub struct TracedProcess {
     /// Descriptors that were open before its first instruction, or came from its parent, and still
     /// are.
     pub inherited: BTreeSet<Fd>,
-    /// Numbers whose open was seen.
+    /// Numbers of open descriptors whose open was seen.
     known: BTreeSet<Fd>,
+    /// When the last descriptor of each number was closed that was inherited or whose open was
+    /// seen.
+    ended: HashMap<Fd, u64>,
 }
 
 impl TracedProcess {
@@ -72,10 +75,12 @@ impl TracedProcess {
         }
     }
 
-    /// Whether the open of the descriptor at this number was seen.
+    /// Whether the open of a descriptor was seen, which was at this number at this time of the
+    /// monotonic clock; `None` if it was there all the time. What was closed before was another.
     #[must_use]
-    pub fn knows(&self, fd: Fd) -> bool {
-        self.known.contains(&fd)
+    pub fn knows(&self, fd: Fd, at: Option<u64>) -> bool {
+        let is_it = |ended: &u64| at.is_none_or(|at| *ended > at);
+        self.known.contains(&fd) || self.ended.get(&fd).is_some_and(is_it)
     }
 }
 
@@ -461,6 +466,7 @@ impl State {
                 lost: self.lifetimes.lost(),
                 inherited: self.lifetimes.inherited().clone(),
                 known: self.lifetimes.known().collect(),
+                ended: self.lifetimes.ended().clone(),
             },
             paths: paths
                 .map(|(path, history)| (raw_frames(StackId(path)), history))

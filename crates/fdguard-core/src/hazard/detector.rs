@@ -8,9 +8,9 @@ use super::context::EventContext;
 use super::incident::{Incident, Key};
 use super::memory::Memory;
 use super::overlap::Overlaps;
-use super::sweep::Sweeps;
+use super::sweep::{CloseOddity, Sweeps};
 use super::{HAZARDS, Hazard, Rule, lock_drop, stale};
-use crate::event::{CollectedEvents, Errno, StackId, Tid, TraceEvent, What};
+use crate::event::{CollectedEvents, Errno, OpenCall, StackId, Tid, TraceEvent, What};
 use crate::gap::Gap;
 use crate::ledger::{Actor, EventNotes, FdSlot, Generation, Ledger};
 use crate::origin::Stack;
@@ -74,7 +74,10 @@ impl HazardDetector {
         };
         let is_stale = stale::stale_use(&context).is_some() || is_orphan(&context);
         let (torn, root) = (torn(&context), root(&context));
-        let is_blind = is_blind(&context);
+        let oddity = CloseOddity {
+            is_blind: is_blind(&context),
+            is_listing: is_listing(&context),
+        };
         let found = HAZARDS.iter().flat_map(|(rule, check)| {
             let incidents = check(&context);
             incidents.into_iter().map(move |mut incident| {
@@ -90,7 +93,7 @@ impl HazardDetector {
                 self.overlaps.add(event, rule, incident, doubt);
             }
         }
-        let over = self.sweeps.advance(event, is_blind, waiting);
+        let over = self.sweeps.advance(event, oddity, waiting);
         for (rule, incident) in certain.into_iter().chain(over) {
             self.raise(rule, incident);
         }
@@ -229,4 +232,19 @@ fn is_blind(context: &EventContext<'_>) -> bool {
     };
     let is_known = |slot: &FdSlot| slot.current().is_some() || slot.past().next().is_some();
     errno == Some(Errno::Ebadf) && !context.slot(fd).is_some_and(is_known)
+}
+
+/// Whether the event tries to close the number of a directory stream that its thread has closed. A
+/// list of `/proc/self/fd` contains the stream that reads it.
+fn is_listing(context: &EventContext<'_>) -> bool {
+    let What::Close { fd, errno, .. } = context.event.what else {
+        return false;
+    };
+    let thread = context.event.thread;
+    let last = context.slot(fd).and_then(|slot| slot.past().next());
+    errno == Some(Errno::Ebadf)
+        && last.is_some_and(|last| {
+            let is_closer = last.closer.is_some_and(|closer| closer.thread == thread);
+            last.life.call == OpenCall::Opendir && last.life.is_opened_by(thread) && is_closer
+        })
 }

@@ -17,6 +17,16 @@ const PATIENCE: u64 = 20_000_000;
 /// The most threads whose next close is awaited.
 const MOST: usize = 4096;
 
+/// What is unusual about a close that fails, if it is one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CloseOddity {
+    /// Nothing is known about the number.
+    pub(super) is_blind: bool,
+    /// The number was that of a directory stream of the same thread: a loop over `/proc/self/fd`
+    /// tries it, too.
+    pub(super) is_listing: bool,
+}
+
 /// The numbers that one thread closes in sequence.
 #[derive(Clone, Debug)]
 struct Run {
@@ -24,8 +34,10 @@ struct Run {
     last: Fd,
     since: u64,
     length: u32,
-    /// It tried a number that was never open, which no code can own.
+    /// It tried a number that no code can own: one that was never open, or one from a list.
     is_blind: bool,
+    /// It follows a list of open descriptors, so it may leave out numbers.
+    is_listing: bool,
     waiting: Vec<(&'static Rule, Incident)>,
 }
 
@@ -52,11 +64,11 @@ pub(super) struct Sweeps {
 
 impl Sweeps {
     /// Takes an event with the incidents that depend on what this thread closes next; returns those
-    /// whose wait is over. `is_blind`: the event closes a number about which nothing is known.
+    /// whose wait is over.
     pub(super) fn advance(
         &mut self,
         event: &TraceEvent,
-        is_blind: bool,
+        oddity: CloseOddity,
         mut found: Vec<(&'static Rule, Incident)>,
     ) -> Vec<(&'static Rule, Incident)> {
         let by = (event.process, event.thread);
@@ -71,11 +83,12 @@ impl Sweeps {
         };
         if let Some(run) = self.runs.get_mut(&by)
             && run.stack == event.stack
-            && run.last.abs_diff(fd) == 1
+            && (run.last.abs_diff(fd) == 1 || run.is_listing || oddity.is_listing)
         {
             (run.last, run.since) = (fd, event.at);
             run.length = run.length.saturating_add(1);
-            run.is_blind |= is_blind;
+            run.is_blind |= oddity.is_blind || oddity.is_listing;
+            run.is_listing |= oddity.is_listing;
             run.waiting.append(&mut found);
             if run.is_sweep() {
                 run.waiting.clear();
@@ -94,7 +107,8 @@ impl Sweeps {
             last: fd,
             since: event.at,
             length: 1,
-            is_blind,
+            is_blind: oddity.is_blind || oddity.is_listing,
+            is_listing: oddity.is_listing,
             waiting: found,
         };
         over.extend(self.runs.insert(by, run).into_iter().flat_map(Run::verdict));

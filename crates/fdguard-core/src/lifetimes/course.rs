@@ -129,6 +129,7 @@ const AFTERWARDS_SECONDS: f64 = 1.0;
 /// Judges a history.
 #[must_use]
 pub fn judge(history: &PathHistory) -> PathJudgement {
+    let history = &without_usual_closes(history);
     let sweep = final_sweep(history);
     let is_released = sweep != Sweep::None;
     let mut closed = history.past;
@@ -148,6 +149,30 @@ pub fn judge(history: &PathHistory) -> PathJudgement {
         survivors,
         is_released,
     }
+}
+
+/// The history with a shorter list of recent closes: the path closes most of what it opens, and
+/// what it closed as soon as usual before the others is not part of a final sweep.
+fn without_usual_closes(history: &PathHistory) -> PathHistory {
+    let mut history = history.clone();
+    let usual = history.past.longest.min(USUAL * history.past.lived);
+    let close = |one: &Lifetime| one.closed.map_or(f64::INFINITY, |closed| closed.real);
+    let is_old = |one: &&Lifetime| close(one) - one.opened.real > usual;
+    let old = history.recent.iter().filter(is_old).map(close);
+    let Some(begin) = old.reduce(f64::min) else {
+        return history;
+    };
+    if history.past.count >= HABIT {
+        let (swept, closed): (Vec<_>, Vec<_>) = history
+            .recent
+            .iter()
+            .partition(|one| is_old(one) || close(one) >= begin);
+        for one in &closed {
+            history.past.count(one);
+        }
+        history.recent = swept;
+    }
+    history
 }
 
 /// How the open descriptors were closed at the end.

@@ -35,6 +35,27 @@ fn a_file_every_quarter_of_a_second_leaks_however_the_program_ends() {
 }
 
 #[test]
+fn the_last_descriptor_that_was_closed_as_usual_is_not_counted_with_those_of_the_sweep() {
+    let births = every(0.25, 1.0, 56);
+    // Between two leaks the same path opens and closes one at once, also after the last leak.
+    let used = every(0.25, 1.1, 56);
+    let used = used.iter().map(|at| (*at, Some(at + 0.001)));
+    for (finalized, ending) in [(Some(16.0), None), (None, Some(15.5)), (None, None)] {
+        let mut lives = swept(&births, 16.0);
+        lives.extend(used.clone());
+        let story = Story {
+            finalized,
+            ending,
+            ..Story::of(&lives)
+        };
+        let judgement = judge(&story.history(17.0));
+        assert_eq!(judgement.course, PathCourse::Arrives);
+        assert!(judgement.is_released);
+        assert_eq!(judgement.survivors.len(), 56);
+    }
+}
+
+#[test]
 fn idle_time_after_a_leak_changes_nothing() {
     let births = every(0.1, 1.0, 40);
     for idle in [1.5, 4.0, 10.0, 60.0, 3600.0] {

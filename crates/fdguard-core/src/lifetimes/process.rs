@@ -29,6 +29,8 @@ pub struct ProcessLifetimes {
     paths: HashMap<PathNumber, PathState>,
     /// When each number was last closed: it identifies an open that is reported late.
     closed: HashMap<Fd, u64>,
+    /// When a descriptor of each number was last closed that was inherited or whose open was seen.
+    ended: HashMap<Fd, u64>,
     /// Numbers that were open before the first instruction, or were inherited from a parent.
     inherited: BTreeSet<Fd>,
     /// When the end of the program began.
@@ -91,6 +93,7 @@ impl ProcessLifetimes {
             open: HashMap::new(),
             paths: HashMap::new(),
             closed: HashMap::new(),
+            ended: HashMap::new(),
             inherited,
             ending: None,
             ending_active: None,
@@ -118,6 +121,7 @@ impl ProcessLifetimes {
             // Reported late: it is closed by now.
             let moment = self.moment(closed);
             self.paths.entry(path).or_default().add_unseen(1, moment);
+            self.note_ended(fd, closed);
             return;
         }
         if self.opened_at(fd) == Some(at) {
@@ -147,7 +151,9 @@ impl ProcessLifetimes {
         *last = (*last).max(at);
         let is_older = self.open.get(&fd).is_some_and(|(_, one)| one.at > at);
         if !is_older {
-            self.inherited.remove(&fd);
+            if self.inherited.remove(&fd) {
+                self.note_ended(fd, at);
+            }
             self.end(fd, at, is_finalized);
         }
     }
@@ -165,6 +171,7 @@ impl ProcessLifetimes {
         let Some((path, mut one)) = self.open.remove(&fd) else {
             return;
         };
+        self.note_ended(fd, at);
         one.closed = Some(self.moment(at));
         one.is_finalized = is_finalized;
         let state = self.paths.entry(path).or_default();
@@ -360,9 +367,21 @@ impl ProcessLifetimes {
         self.lost
     }
 
-    /// The numbers whose open was seen, now or before.
+    /// The numbers of open descriptors whose open was seen.
     pub fn known(&self) -> impl Iterator<Item = Fd> {
-        self.open.keys().chain(self.closed.keys()).copied()
+        self.open.keys().copied()
+    }
+
+    /// When a descriptor of each number was last closed that was inherited or whose open was seen,
+    /// by the monotonic clock. A number that was closed otherwise is not in it.
+    #[must_use]
+    pub fn ended(&self) -> &HashMap<Fd, u64> {
+        &self.ended
+    }
+
+    fn note_ended(&mut self, fd: Fd, at: u64) {
+        let last = self.ended.entry(fd).or_default();
+        *last = (*last).max(at);
     }
 
     /// The path that opened the descriptor of this number.

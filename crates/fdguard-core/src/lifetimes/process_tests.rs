@@ -77,11 +77,25 @@ fn close_range_ends_all_that_it_covers() {
     process.close_range(0, 5, 20);
     assert_eq!(process.count(), 1);
     let known: BTreeSet<u32> = process.known().collect();
-    assert!(known.contains(&3) && known.contains(&9));
+    assert_eq!(known, BTreeSet::from([9]));
+    let ended = HashMap::from([0, 1, 2, 3].map(|fd| (fd, 20)));
+    assert_eq!(process.ended(), &ended);
     assert_eq!(
         (process.opened_at(9), process.opened_at(3)),
         (Some(11), None)
     );
+}
+
+#[test]
+fn a_close_does_not_show_that_the_open_was_seen() {
+    let mut process = process();
+    process.close(3, 10, false);
+    assert!(process.ended().is_empty());
+    process.open(3, PATH, 20, OpenCall::Open, 1);
+    process.close(3, 30, false);
+    process.close(3, 40, false);
+    process.close(2, 50, false);
+    assert_eq!(process.ended(), &HashMap::from([(3, 30), (2, 50)]));
 }
 
 #[test]

@@ -16,9 +16,9 @@ use fdguard_core::lifetimes::report::{Conclusion, SiteReport, TracedSubject};
 use fdguard_core::opened_before::OpenedBefore;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::{Limits, Process};
-use fdguard_core::timeline::LiveFds;
+use fdguard_core::timeline::{LiveFd, LiveFds};
 use fdguard_core::watch::{Watch, WatchedProcess};
-use fdguard_core::{Gap, Pid, Text};
+use fdguard_core::{Fd, Gap, Pid, Text};
 use fdguard_trace::{Site, TraceState, TracedProcess};
 use jiff::{SignedDuration, Timestamp};
 
@@ -236,7 +236,8 @@ impl LaunchedTrace<'_> {
         let is_unseen = |finding: &Finding| {
             let fds = subject.map(|one| members(&one.timeline, finding));
             let fds = fds.unwrap_or_default();
-            let unseen = fds.iter().filter(|fd| !process.knows(**fd)).count();
+            let is_known = |(fd, since): &&(Fd, Option<f64>)| self.knows(process, *fd, *since);
+            let unseen = fds.len() - fds.iter().filter(is_known).count();
             finding.rule != "plateau" && unseen * 2 > fds.len()
         };
         opinion
@@ -256,6 +257,11 @@ impl LaunchedTrace<'_> {
         if !process.comm.is_empty() {
             opinion.comm = Text::from(process.comm.as_str());
         }
+    }
+
+    /// Whether the tracer saw the open of a descriptor that the watch first saw at this time.
+    fn knows(&self, process: &TracedProcess, fd: Fd, since: Option<f64>) -> bool {
+        process.knows(fd, since.and_then(|since| self.names.monotonic(since)))
     }
 
     /// Converts a time of the monotonic clock to the time of day.
@@ -286,8 +292,10 @@ impl LaunchedTrace<'_> {
         }
         let listed = subject.map(|one| one.timeline.live().iter());
         let unknown = listed.map(|live| {
-            let is_unknown = |fd: &u32| !process.knows(*fd) && !process.inherited.contains(fd);
-            live.map(|(fd, _)| fd).filter(is_unknown).count()
+            let is_unknown = |(fd, held): &(Fd, &LiveFd)| {
+                !self.knows(process, *fd, held.since) && !process.inherited.contains(fd)
+            };
+            live.filter(is_unknown).count()
         });
         ProcessSites {
             pid: process.pid,

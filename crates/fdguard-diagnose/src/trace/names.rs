@@ -96,6 +96,14 @@ impl FdNames {
         }
     }
 
+    /// A time that the watch counts in seconds since its own beginning, by the monotonic clock;
+    /// `None` before the first look.
+    pub(super) fn monotonic(&self, at: f64) -> Option<u64> {
+        let at = Duration::try_from_secs_f64(at).ok()?;
+        let at = u64::try_from(at.as_nanos()).ok()?;
+        Some(self.offset?.saturating_add(at))
+    }
+
     /// When a look began, which the watch counts in seconds since its own beginning.
     fn begun(&mut self, at: f64, now: u64) -> u64 {
         let at = Duration::try_from_secs_f64(at).unwrap_or_default();

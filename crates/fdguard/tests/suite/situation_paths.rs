@@ -42,3 +42,18 @@ fn situation_13_the_event_loop_in_use_is_not_counted_with_leaked_ones() {
         assert_count(&answer, "unix", 2 * held);
     }
 }
+
+#[test]
+fn situation_patient_11_what_the_library_did_not_see_is_leaking_without_a_line() {
+    let words = words([&compiled("unseen"), &"100", &"15000"]);
+    let answer = Session::start("trace", &words).end();
+    let findings = answer.findings();
+    let [finding] = findings.as_slice() else {
+        panic!("{}", answer.brief());
+    };
+    assert_eq!(finding["class"], "regular", "{}", answer.brief());
+    assert!(finding["origin"].is_null(), "{}", answer.brief());
+    assert_eq!(answer.code, 1, "{}", answer.brief());
+    let gaps = answer.document["gaps"].to_string();
+    assert!(gaps.contains("the opening line of 1"), "{gaps}");
+}

@@ -1,7 +1,7 @@
 //! Programs that do nothing wrong, however unusual they look.
 
 use super::told;
-use crate::event::{Errno, FdCall, What};
+use crate::event::{Errno, FdCall, OpenCall, What};
 use crate::testing::trace_script::{TraceScript, process, traced};
 use crate::{Class, TraceKey};
 
@@ -86,7 +86,7 @@ fn r40_threads_take_turns_on_the_sockets_of_a_pool() {
                 t.call(thread, "query", 7, FdCall::Send);
             }
             t.close(2 + round, "expire", 7);
-            t.open(3, "pipe", 7, crate::event::OpenCall::Pipe, Class::Pipe);
+            t.open(3, "pipe", 7, OpenCall::Pipe, Class::Pipe);
             t.call(4, "notify", 7, FdCall::Write);
             t.close(3, "pipe", 7);
         }
@@ -202,6 +202,36 @@ fn r40_a_daemon_closes_every_number_in_its_own_process() {
 }
 
 #[test]
+fn r40_a_child_closes_what_it_lists_and_the_directory_that_it_listed() {
+    // It keeps some numbers; the list is read first, so the directory's number is closed by then.
+    for numbers in [&[3, 5][..], &[5, 8], &[3, 5, 8]] {
+        is_quiet(|t| {
+            for fd in [3, 4, 8] {
+                t.file(1, "open", fd);
+            }
+            fork(t);
+            t.open(9, "list", 5, OpenCall::Opendir, Class::Directory);
+            t.close(9, "list", 5);
+            for fd in numbers {
+                t.fail_close(9, "close_all", *fd, (*fd == 5).then_some(Errno::Ebadf));
+            }
+        });
+    }
+}
+
+#[test]
+fn r40_a_directory_that_is_closed_twice_is_no_list() {
+    let told = told(&traced(|t| {
+        t.file(1, "open", 3);
+        t.open(1, "list", 5, OpenCall::Opendir, Class::Directory);
+        t.close(1, "other", 3);
+        t.close(1, "list", 5);
+        t.bad_close(1, "again", 5);
+    }));
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
+#[test]
 fn r40_streams_are_closed_and_reopened() {
     is_quiet(|t| {
         t.file(1, "open", 1);
@@ -269,7 +299,7 @@ fn r7_select_is_fine_below_its_wall() {
 #[test]
 fn r19_another_refusal_is_not_exhaustion() {
     is_quiet(|t| {
-        let (call, errno) = (crate::event::OpenCall::Open, Errno::Other(2));
+        let (call, errno) = (OpenCall::Open, Errno::Other(2));
         t.add(1, "open", What::Refused { call, errno });
     });
 }
