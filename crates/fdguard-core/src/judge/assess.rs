@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::arrivals::{Arrivals, is_dying_away};
 use super::envelope::{Envelope, highest_rise};
 use super::shape::Shape;
-use crate::timeline::{Bucket, OLD, YOUNG};
+use crate::timeline::{BUCKETS, Bucket, OLD, YOUNG};
 
 /// The verdict on a process, a class or a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -199,7 +199,8 @@ impl Window<'_> {
             (Some(_), 0) => LEAST_RISE,
             (Some(_), _) => LEAST_RISE_LATE,
         };
-        if highest_rise(&series[start.min(series.len())..]) < least {
+        let counted = &series[start.min(series.len())..];
+        if highest_rise(counted) < least {
             return None;
         }
         // A level that was reached before is not new, whatever the climb looks like.
@@ -208,8 +209,7 @@ impl Window<'_> {
         let envelope = Envelope::of(self.times, series, start);
         let rise = envelope.rise();
         let steps = envelope.steps();
-        // Where descriptors of this age come and go, their number fluctuates by chance alone.
-        let chance = 3.0 * (2.0 * f64::from(envelope.died)).sqrt();
+        let chance = 3.0 * (2.0 * turnover(counted, envelope.died)).sqrt();
         let is_clear = rise >= least && f64::from(rise) >= chance;
         let is_new = past.is_none_or(|past| envelope.end > past);
         if !is_clear || !is_new || steps.len() < LEAST_STEPS {
@@ -272,14 +272,27 @@ impl Window<'_> {
                 young.silence() <= patience.max(self::patience(&young))
             }
         };
-        young_goes_on && !arrivals.have_stopped()
+        young_goes_on && !arrivals.have_stopped() && !self.have_stopped_finer()
+    }
+
+    /// Whether the finer scale, which shows better when the last one arrived, shows that they have
+    /// stopped. It decides only while it covers the whole time.
+    fn have_stopped_finer(&self) -> bool {
+        let finer = self.finer.as_ref().zip(self.births);
+        finer.is_some_and(|((times, _), births)| {
+            let until = times.len().saturating_sub(bucket_count(YOUNG));
+            let arrivals = || Arrivals::of(births, times, 0..until);
+            times.len() < BUCKETS && arrivals().have_stopped()
+        })
     }
 
     /// Whether each new descriptor is offset by a close, as in a full cache: its content still
-    /// ages, and more of it is old, but it holds no more.
+    /// ages, and more of it is old, but it holds no more. Where the number fluctuates by as much as
+    /// it would have risen, that it did not is no evidence.
     fn is_full(&self, deciding: &Envelope<'_>, from: usize) -> bool {
         let total = Envelope::of(self.times, &self.all, from);
-        2 * deciding.died > deciding.rise() && total.quarters()[3] == 0
+        let rise = deciding.rise();
+        2 * deciding.died > rise && total.quarters()[3] == 0 && 2 * total.fall <= rise
     }
 
     /// Whether the count itself rises, clearly and until now, without proof that what is opened
@@ -342,6 +355,14 @@ fn quiet(all: &Envelope<'_>, verdict: Verdict, shape: Shape) -> Assessment {
         steps: all.steps().len(),
         died: all.died,
     }
+}
+
+/// Where descriptors of this age come and go, their number fluctuates by chance alone. Its variance
+/// is twice their number, but no more than what those that were closed explain.
+fn turnover(series: &[Bucket], died: u32) -> f64 {
+    let sum: f64 = series.iter().map(|bucket| f64::from(bucket.max)).sum();
+    let mean = sum / (series.len().max(1) as f64);
+    mean.min(f64::from(died))
 }
 
 /// How long a silence means nothing yet: several usual gaps between two steps, or as long as an
