@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::activity::ActivityClock;
 use super::course::ClosedStats;
-use super::history::{Lifetime, Moment, PathHistory};
+use super::history::{Lifetime, Moment, PathHistory, PathLevel};
 use crate::Fd;
 use crate::event::OpenCall;
 
@@ -29,6 +29,8 @@ pub struct ProcessLifetimes {
     paths: HashMap<PathNumber, PathState>,
     /// When each number was last closed: it identifies an open that is reported late.
     closed: HashMap<Fd, u64>,
+    /// When the latest descriptor of each number whose open was seen was closed.
+    ended: HashMap<Fd, u64>,
     /// Numbers that were open before the first instruction, or were inherited from a parent.
     inherited: BTreeSet<Fd>,
     /// When the end of the program began.
@@ -53,8 +55,10 @@ struct PathState {
     closed: u64,
     past: ClosedStats,
     recent: Vec<Lifetime>,
+    first_open: Option<Moment>,
     last_open: Moment,
     last_open_at: u64,
+    level: PathLevel,
 }
 
 impl PathState {
@@ -63,6 +67,9 @@ impl PathState {
         for one in self.recent.drain(..) {
             self.past.count(&one);
         }
+        self.first_open.get_or_insert(moment);
+        let open = self.opened.saturating_sub(self.closed);
+        self.level.note_open(open, moment);
         if at > self.last_open_at {
             self.last_open_at = at;
             self.last_open = moment;
@@ -91,6 +98,7 @@ impl ProcessLifetimes {
             open: HashMap::new(),
             paths: HashMap::new(),
             closed: HashMap::new(),
+            ended: HashMap::new(),
             inherited,
             ending: None,
             ending_active: None,
@@ -116,6 +124,7 @@ impl ProcessLifetimes {
         };
         if let Some(closed) = self.closed.get(&fd).copied().filter(|closed| at < *closed) {
             // Reported late: it is closed by now.
+            self.ended.insert(fd, closed);
             let moment = self.moment(closed);
             self.paths.entry(path).or_default().add_unseen(1, moment);
             return;
@@ -165,6 +174,7 @@ impl ProcessLifetimes {
         let Some((path, mut one)) = self.open.remove(&fd) else {
             return;
         };
+        self.ended.insert(fd, at);
         one.closed = Some(self.moment(at));
         one.is_finalized = is_finalized;
         let state = self.paths.entry(path).or_default();
@@ -301,7 +311,9 @@ impl ProcessLifetimes {
             live: Vec::new(),
             recent: state.recent.clone(),
             past: state.past,
+            first_open: state.first_open.unwrap_or_default(),
             last_open: state.last_open,
+            level: state.level,
             used_late: 0,
             is_use_unknown: self.is_use_unknown,
             until: match self.ending_active.filter(|_| self.ending == Some(until)) {
@@ -360,9 +372,11 @@ impl ProcessLifetimes {
         self.lost
     }
 
-    /// The numbers whose open was seen, now or before.
-    pub fn known(&self) -> impl Iterator<Item = Fd> {
-        self.open.keys().chain(self.closed.keys()).copied()
+    /// The numbers whose open was seen, and until when the descriptor was open; absent while it
+    /// is.
+    pub fn known(&self) -> impl Iterator<Item = (Fd, Option<u64>)> {
+        let ended = self.ended.iter().map(|(fd, at)| (*fd, Some(*at)));
+        ended.chain(self.open.keys().map(|fd| (*fd, None)))
     }
 
     /// The path that opened the descriptor of this number.

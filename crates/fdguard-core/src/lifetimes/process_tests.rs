@@ -76,12 +76,22 @@ fn close_range_ends_all_that_it_covers() {
     process.open(9, PATH, 11, OpenCall::Open, 1);
     process.close_range(0, 5, 20);
     assert_eq!(process.count(), 1);
-    let known: BTreeSet<u32> = process.known().collect();
-    assert!(known.contains(&3) && known.contains(&9));
+    let known: HashMap<u32, Option<u64>> = process.known().collect();
+    assert_eq!(known, HashMap::from([(3, Some(20)), (9, None)]));
     assert_eq!(
         (process.opened_at(9), process.opened_at(3)),
         (Some(11), None)
     );
+}
+
+#[test]
+fn a_number_whose_later_open_was_not_seen_is_known_only_until_the_close_before() {
+    let mut process = process();
+    process.open(3, PATH, 10, OpenCall::Open, 1);
+    process.close(3, 20, false);
+    // Opened by a direct system call, and closed by the C library.
+    process.close(3, 50, false);
+    assert_eq!(process.known().collect::<Vec<_>>(), [(3, Some(20))]);
 }
 
 #[test]
