@@ -58,8 +58,9 @@ pub struct TracedProcess {
     /// Descriptors that were open before its first instruction, or came from its parent, and still
     /// are.
     pub inherited: BTreeSet<Fd>,
-    /// Numbers whose open was seen.
-    known: BTreeSet<Fd>,
+    /// Numbers whose open was seen, and when the latest of these descriptors was closed, in
+    /// nanoseconds of the monotonic clock; absent while it is open.
+    known: BTreeMap<Fd, Option<u64>>,
 }
 
 impl TracedProcess {
@@ -72,10 +73,12 @@ impl TracedProcess {
         }
     }
 
-    /// Whether the open of the descriptor at this number was seen.
+    /// Whether the open of the descriptor that had this number at this time was seen. The number
+    /// may have belonged to another one before, whose open was.
     #[must_use]
-    pub fn knows(&self, fd: Fd) -> bool {
-        self.known.contains(&fd)
+    pub fn knows(&self, fd: Fd, at: u64) -> bool {
+        let until = self.known.get(&fd);
+        until.is_some_and(|until| until.is_none_or(|until| until >= at))
     }
 }
 

@@ -16,9 +16,9 @@ use fdguard_core::lifetimes::report::{Conclusion, SiteReport, TracedSubject};
 use fdguard_core::opened_before::OpenedBefore;
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::{Limits, Process};
-use fdguard_core::timeline::LiveFds;
+use fdguard_core::timeline::{LiveFd, LiveFds};
 use fdguard_core::watch::{Watch, WatchedProcess};
-use fdguard_core::{Gap, Pid, Text};
+use fdguard_core::{Fd, Gap, Pid, Text};
 use fdguard_trace::{Site, TraceState, TracedProcess};
 use jiff::{SignedDuration, Timestamp};
 
@@ -236,7 +236,9 @@ impl LaunchedTrace<'_> {
         let is_unseen = |finding: &Finding| {
             let fds = subject.map(|one| members(&one.timeline, finding));
             let fds = fds.unwrap_or_default();
-            let unseen = fds.iter().filter(|fd| !process.knows(**fd)).count();
+            let is_unknown =
+                |(fd, since): &&(Fd, Option<f64>)| !process.knows(*fd, self.names.time_of(*since));
+            let unseen = fds.iter().filter(is_unknown).count();
             finding.rule != "plateau" && unseen * 2 > fds.len()
         };
         opinion
@@ -286,8 +288,11 @@ impl LaunchedTrace<'_> {
         }
         let listed = subject.map(|one| one.timeline.live().iter());
         let unknown = listed.map(|live| {
-            let is_unknown = |fd: &u32| !process.knows(*fd) && !process.inherited.contains(fd);
-            live.map(|(fd, _)| fd).filter(is_unknown).count()
+            let is_unknown = |(fd, held): &(Fd, &LiveFd)| {
+                let since = self.names.time_of(held.since);
+                !process.knows(*fd, since) && !process.inherited.contains(fd)
+            };
+            live.filter(is_unknown).count()
         });
         ProcessSites {
             pid: process.pid,

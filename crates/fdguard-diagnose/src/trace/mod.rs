@@ -170,11 +170,11 @@ fn is_go(subject: &WatchedProcess) -> bool {
 }
 
 /// The descriptors of a finding: those of its group, only the new ones if there are any.
-fn members(timeline: &Timeline, finding: &Finding) -> Vec<u32> {
+fn members(timeline: &Timeline, finding: &Finding) -> Vec<(u32, Option<f64>)> {
     let Some(class) = &finding.class else {
         return Vec::new();
     };
-    let of_group = |wants_target: bool| -> Vec<u32> {
+    let of_group = |wants_target: bool| -> Vec<(u32, Option<f64>)> {
         let groups = timeline.groups().filter(|(_, group)| {
             let is_target = !wants_target || group.key.target == finding.target;
             is_same_family(&group.key.family, class)
@@ -183,7 +183,7 @@ fn members(timeline: &Timeline, finding: &Finding) -> Vec<u32> {
         });
         let members = groups.flat_map(|(at, _)| timeline.members(at));
         let new = members.filter(|(_, held)| held.since.is_some());
-        new.map(|(fd, _)| fd).collect()
+        new.map(|(fd, held)| (fd, held.since)).collect()
     };
     let exact = of_group(true);
     if finding.target.is_some() && !exact.is_empty() {

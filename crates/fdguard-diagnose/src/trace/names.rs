@@ -106,6 +106,15 @@ impl FdNames {
         offset.saturating_add(at)
     }
 
+    /// When a look was, by the monotonic clock; 0 before the first one. `None` is a descriptor from
+    /// before the watch.
+    pub(super) fn time_of(&self, at: Option<f64>) -> u64 {
+        let at = at.and_then(|at| Duration::try_from_secs_f64(at).ok());
+        let at = at.map(|at| u64::try_from(at.as_nanos()).unwrap_or(0));
+        let time = self.offset.zip(at);
+        time.map_or(0, |(offset, at)| offset.saturating_add(at))
+    }
+
     /// The name of a descriptor: as it was seen, else by its link, else by the call that opened it.
     #[must_use]
     pub fn name(&self, process: &TracedProcess, one: &Lifetime) -> (Option<Class>, Option<Text>) {

@@ -36,7 +36,8 @@ pub fn observed(
         let mine = diagnosis.findings.iter_mut().filter(|one| one.pid == pid);
         let mut grown = BTreeSet::new();
         for finding in mine {
-            let fds: BTreeSet<Fd> = members(&subject.timeline, finding).into_iter().collect();
+            let fds = members(&subject.timeline, finding).into_iter();
+            let fds: BTreeSet<Fd> = fds.map(|(fd, _)| fd).collect();
             let sites = looked.only(|open| fds.contains(&open.fd));
             finding.origin = sites.first().map(|site| site.origin(now));
             if finding.severity >= Severity::Warning {
