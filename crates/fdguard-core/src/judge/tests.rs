@@ -189,7 +189,7 @@ fn a_leak_beside_a_pool_that_took_a_third_of_the_watch_to_fill_is_found() {
     }
 }
 
-/// Fifty descriptors that live for five looks on average, and `leak` looks between two that stay.
+/// Fifty descriptors that live for four looks on average from the fourth look on, and `leak` looks between two that stay.
 fn under_short_lives(seed: u32, leak: u32) -> Verdict {
     let mut watch = Watch::default();
     let mut state = seed;
@@ -197,13 +197,14 @@ fn under_short_lives(seed: u32, leak: u32) -> Verdict {
     for look in 0..81_u32 {
         for one in &mut tide {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            *one = if (state >> 16).is_multiple_of(5) {
+            *one = if (state >> 16).is_multiple_of(4) {
                 (*one + 1) % 3
             } else {
                 *one
             };
         }
         let short = (0..).zip(tide.map(|one| ["/a", "/b", "/c"][one]));
+        let short = short.filter(|_| look >= 4);
         let lost = (0..look / leak).map(|fd| (100 + fd, "/a"));
         watch.look(0.25, short.chain(lost).collect());
     }
