@@ -189,7 +189,8 @@ fn a_leak_beside_a_pool_that_took_a_third_of_the_watch_to_fill_is_found() {
     }
 }
 
-/// Fifty descriptors that live for four looks on average from the fourth look on, and `leak` looks between two that stay.
+/// Fifty descriptors that live for four looks on average, from the fourth look on, and `leak` looks
+/// between two that stay.
 fn under_short_lives(seed: u32, leak: u32) -> Verdict {
     let mut watch = Watch::default();
     let mut state = seed;
