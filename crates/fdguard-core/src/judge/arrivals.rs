@@ -29,6 +29,8 @@ const MUCH_BETTER: f64 = 2.5;
 /// A slower decline from quarter to quarter is not evidence that it ends: its time constant is more
 /// than half of the watch.
 const SLOWEST: f64 = 0.6;
+/// How many eighths of the time a warm-up may take.
+const WARM_UPS: [usize; 2] = [2, 3];
 /// A silence in which this many were expected means that they have stopped: e^-4.6 is one in a
 /// hundred.
 const OVERDUE: f64 = 4.6;
@@ -111,24 +113,28 @@ impl Arrivals {
         decline(sum / (f64::from(self.number()) * self.counts.len() as f64))
     }
 
-    /// How much better a warm-up in the first quarter, followed by a steady drip, explains the
+    /// How much better a warm-up in the first part, followed by a steady drip, explains the
     /// observations than the exponential decline of a cache.
     fn favours_a_warm_up(&self) -> f64 {
         let number = f64::from(self.number());
         let decline = self.decline().sqrt();
         let all: f64 = (0..8).map(|eighth| decline.powi(eighth)).sum();
         let seen = self.parts::<8>().map(f64::from);
-        let later = (number - seen[0] - seen[1]) / 6.0;
-        let pairs = (0..8).zip(seen).filter(|(_, seen)| *seen > 0.0);
-        let ratio: f64 = pairs
-            .map(|(eighth, seen)| {
-                let cache = number * decline.powi(eighth) / all;
-                let warm_up = if eighth < 2 { seen } else { later };
-                seen * (warm_up / cache).ln()
-            })
-            .sum();
-        // The warm-up has one more parameter, which costs one.
-        ratio / self.batch - 1.0
+        let ratio = |warm: usize| -> f64 {
+            let later = seen[warm..].iter().sum::<f64>() / ((8 - warm) as f64);
+            let pairs = (0..8).zip(seen.iter().enumerate());
+            let pairs = pairs.filter(|(_, (_, seen))| **seen > 0.0);
+            pairs
+                .map(|(power, (eighth, seen))| {
+                    let cache = number * decline.powi(power) / all;
+                    let warm_up = if eighth < warm { *seen } else { later };
+                    seen * (warm_up / cache).ln()
+                })
+                .sum()
+        };
+        // Each eighth of the warm-up is a parameter, which costs one; the cache has one as well.
+        let costs = WARM_UPS.map(|warm| ratio(warm) / self.batch - (warm as f64 - 1.0));
+        costs.into_iter().fold(f64::NEG_INFINITY, f64::max)
     }
 
     /// Whether none has arrived for longer than chance or the usual pauses explain.

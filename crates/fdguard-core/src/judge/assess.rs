@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::arrivals::{Arrivals, is_dying_away};
 use super::envelope::{Envelope, highest_rise};
 use super::shape::Shape;
-use crate::timeline::{Bucket, OLD, YOUNG};
+use crate::timeline::{BUCKETS, Bucket, OLD, YOUNG};
 
 /// The verdict on a process, a class or a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -272,7 +272,18 @@ impl Window<'_> {
                 young.silence() <= patience.max(self::patience(&young))
             }
         };
-        young_goes_on && !arrivals.have_stopped()
+        young_goes_on && !arrivals.have_stopped() && !self.have_stopped_finer()
+    }
+
+    /// Whether the finer scale, which shows better when the last one arrived, shows that they have
+    /// stopped. It decides only while it covers the whole time.
+    fn have_stopped_finer(&self) -> bool {
+        let finer = self.finer.as_ref().zip(self.births);
+        finer.is_some_and(|((times, _), births)| {
+            let until = times.len().saturating_sub(bucket_count(YOUNG));
+            let arrivals = || Arrivals::of(births, times, 0..until);
+            times.len() < BUCKETS && arrivals().have_stopped()
+        })
     }
 
     /// Whether each new descriptor is offset by a close, as in a full cache: its content still

@@ -1,6 +1,7 @@
 //! Verdicts on the simplest processes, and with too few looks, blind counts and odd clocks.
 
 use super::{Judgement, Shape, Verdict, judge};
+use crate::snapshot::Limits;
 use crate::timeline::{Look, LookChange, Sighting, Timeline};
 use crate::{Class, Fd};
 
@@ -20,6 +21,7 @@ struct Watch {
     timeline: Timeline,
     held: Vec<(Fd, &'static str)>,
     at: f64,
+    limits: Option<Limits>,
 }
 
 impl Watch {
@@ -44,6 +46,7 @@ impl Watch {
             at: self.at,
             count: Some(self.held.len() as u64),
             table: Some(change),
+            limits: self.limits,
             ..Look::default()
         });
     }
@@ -131,6 +134,109 @@ fn a_pool_that_is_full_is_a_plateau() {
         (found.verdict, found.shape),
         (Verdict::Bounded, Shape::Plateau)
     );
+}
+
+#[test]
+fn a_leak_that_has_reached_the_limit_does_not_become_a_plateau() {
+    let limits = Limits {
+        soft: Some(64),
+        hard: Some(64),
+    };
+    for is_listed in [true, false] {
+        let mut watch = Watch::default();
+        for look in 0..600_u32 {
+            let count = (4 + look).min(64);
+            if is_listed {
+                watch.limits = Some(limits);
+                watch.look(0.25, (0..count).map(|fd| (fd, "/a")).collect());
+            } else {
+                watch.timeline.observe(&Look {
+                    at: f64::from(look),
+                    count: Some(count.into()),
+                    limits: Some(limits),
+                    ..Look::default()
+                });
+            }
+        }
+        assert_eq!(watch.everything().verdict, Verdict::Leaking, "{is_listed}");
+        assert_eq!(watch.timeline.looks(), 600);
+    }
+}
+
+#[test]
+fn a_process_that_goes_on_below_its_limit_is_judged_again() {
+    let mut watch = Watch {
+        limits: Some(Limits {
+            soft: Some(64),
+            hard: Some(64),
+        }),
+        ..Watch::default()
+    };
+    for look in 0..600_u32 {
+        let count = if look < 200 { (4 + look).min(64) } else { 9 };
+        watch.look(0.25, (0..count).map(|fd| (fd, "/a")).collect());
+    }
+    assert!(watch.everything().verdict <= Verdict::Bounded);
+}
+
+#[test]
+fn a_leak_beside_a_pool_that_took_a_third_of_the_watch_to_fill_is_found() {
+    for (pool, every) in [(30, 2), (60, 2), (60, 1), (90, 1)] {
+        let filling = |look: u32| (pool * look.saturating_sub(4) / 20).min(pool);
+        let counts = (0..81).map(|look| 4 + filling(look) + look / every);
+        let found = watched(0.25, counts).everything().verdict;
+        assert_eq!(found, Verdict::Leaking, "{pool} {every}");
+    }
+}
+
+/// Fifty descriptors that live for four looks on average, from the fourth look on, and `leak` looks
+/// between two that stay.
+fn under_short_lives(seed: u32, leak: u32) -> Verdict {
+    let mut watch = Watch::default();
+    let mut state = seed;
+    let mut tide = [0_usize; 50];
+    for look in 0..81_u32 {
+        for one in &mut tide {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *one = if (state >> 16).is_multiple_of(4) {
+                (*one + 1) % 3
+            } else {
+                *one
+            };
+        }
+        let short = (0..).zip(tide.map(|one| ["/a", "/b", "/c"][one]));
+        let short = short.filter(|_| look >= 4);
+        let lost = (0..look / leak).map(|fd| (100 + fd, "/a"));
+        watch.look(0.25, short.chain(lost).collect());
+    }
+    judge(&watch.timeline)[0].verdict
+}
+
+#[test]
+fn a_slow_leak_under_fifty_short_lives_is_found_and_the_short_lives_are_no_leak() {
+    for seed in 1..=20 {
+        assert_eq!(under_short_lives(seed, 4), Verdict::Leaking, "{seed}");
+        assert!(under_short_lives(seed, 1000) <= Verdict::Bounded, "{seed}");
+    }
+}
+
+#[test]
+fn what_stopped_arriving_is_not_a_leak_at_the_coarser_scale() {
+    // Handles that are opened when they are first needed; the last one after 12 of 20 seconds.
+    let births = [
+        1.3, 2.4, 6.6, 8.5, 8.8, 9.9, 9.9, 10.5, 11.8, 12.1, 12.3, 12.3,
+    ];
+    for shift in [0.0, 0.1, 0.3, 0.5] {
+        let counts = (0..81).map(|look| {
+            let at = f64::from(look) * 0.25;
+            births
+                .iter()
+                .fold(4, |count, born| count + u32::from(born + shift <= at))
+        });
+        let found = judge(&watched(0.25, counts).timeline);
+        let worst = found.iter().map(|one| one.verdict).max();
+        assert_eq!(worst, Some(Verdict::Bounded), "{shift}");
+    }
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl ClosedStats {
 pub enum PathCourse {
     /// Descriptors that stay open arrive all the time, up to the end: a leak.
     Arrives,
-    /// The oldest are closed as new ones arrive: a cache.
+    /// Others are closed as new ones arrive: a cache, or a pool that renews what it holds.
     Rolls,
     /// They arrived early, and then none for a long time: a pool that is full.
     Stopped,
@@ -104,6 +104,9 @@ const STRAY: usize = 8;
 /// A life this many times the usual one is an exception, such as a descriptor that is open from the
 /// first line to the last.
 const USUAL: f64 = 10.0;
+/// Where descriptors were renewed more often than this while their number was level, they come and
+/// go.
+const GENERATIONS: u64 = 4;
 /// Tolerance for clocks and the order of threads: a descriptor that makes room for a new one is
 /// closed a moment before or after.
 const MOMENT: f64 = 0.05;
@@ -223,7 +226,7 @@ fn course(
     closed: &ClosedStats,
     sweep: Sweep,
 ) -> PathCourse {
-    if rolls(births, closed) {
+    if rolls(births, closed) || is_level(history) {
         return PathCourse::Rolls;
     }
     let is_released = sweep != Sweep::None;
@@ -284,6 +287,39 @@ fn rolls(births: &[Moment], closed: &ClosedStats) -> bool {
     let since = count(&|birth| birth > closed.born + closed.lived);
     let replaced = usize::try_from(closed.count).unwrap_or(all).min(all);
     older * STRAY <= all && too_old * STRAY <= all && since >= (replaced / 4).max(1)
+}
+
+/// Whether as many were closed as were opened for nearly as long as the path took to rise to its
+/// height: a pool that renews what it holds, in any order. Where descriptors come and go quickly, a
+/// level number hides a slow leak, and their ages do not.
+fn is_level(history: &PathHistory) -> bool {
+    let level = history.level;
+    let (first, last) = (history.first_open, history.last_open);
+    let has_lasted = |first: f64, since: f64, last: f64| {
+        last - since >= FULL * (since - first) && last - since >= SILENCE * last
+    };
+    let real = has_lasted(first.real, level.since.real, last.real);
+    let active = has_lasted(first.active, level.since.active, last.active);
+    let least = (LEAST as u64).max(level.highest / 4);
+    let is_slow = (least..=GENERATIONS * level.highest).contains(&level.opened);
+    is_slow && real && active && 4 * level.lowest >= 3 * level.highest
+}
+
+/// Whether what this path holds replaced what another one had opened before it, so that the line
+/// that creates a pool and the line that renews it together hold no more.
+#[must_use]
+pub fn is_renewal(path: &PathHistory, before: &PathHistory) -> bool {
+    let births: Vec<f64> = path.live.iter().map(|one| one.opened.real).collect();
+    let (Some(first), Some(last)) = (births.first(), births.last()) else {
+        return false;
+    };
+    let mut closed = before.past;
+    before.recent.iter().for_each(|one| closed.count(one));
+    let (held, gone) = (births.len() as u64, closed.count);
+    let mean = births.iter().sum::<f64>() / as_f64(held);
+    let is_in_step = (closed.born + closed.lived - mean).abs() <= (last - first) / 8.0;
+    let is_earlier = before.call == path.call && before.last_open.real <= first + MOMENT;
+    is_earlier && is_in_step && gone >= LEAST as u64 && held <= gone + (held / 8).max(1)
 }
 
 /// Whether these arrived throughout the active time until then, without fading.

@@ -152,6 +152,38 @@ fn a_pool_that_is_full_has_stopped_where_uses_are_not_recorded() {
     assert_eq!(course_until(5.5), PathCourse::Arrives);
 }
 
+/// Thirty connections that joined in the first eight seconds; from then on every third of a second
+/// one of them, whichever, is replaced. `lost`: each of this many replaced ones stays open.
+fn clients(lost: Option<usize>) -> Story {
+    let mut lives: Vec<(f64, Option<f64>)> = held(&every(0.27, 1.0, 30));
+    for (nth, at) in every(0.35, 9.2, 34).into_iter().enumerate() {
+        let open: Vec<usize> = (0..lives.len())
+            .filter(|one| lives[*one].1.is_none())
+            .collect();
+        if lost.is_none_or(|every| nth % every != 0) {
+            lives[open[nth * 7 % open.len()]].1 = Some(at - 0.001);
+        }
+        lives.push((at, None));
+    }
+    Story::of(&lives).busy(0.0, 22.0, 0.05)
+}
+
+#[test]
+fn a_pool_that_renews_what_it_holds_in_any_order_is_level() {
+    assert_eq!(course(&clients(None), 22.0), PathCourse::Rolls);
+    assert_eq!(course(&clients(Some(2)), 22.0), PathCourse::Arrives);
+}
+
+#[test]
+fn a_drip_under_short_lives_is_a_leak_although_the_number_was_higher_before() {
+    let mut lives = Vec::new();
+    for (nth, at) in every(0.02, 0.5, 1000).into_iter().enumerate() {
+        let burst = if (50..150).contains(&nth) { 1.5 } else { 0.3 };
+        lives.push((at, (nth % 40 != 0).then_some(at + burst)));
+    }
+    assert_eq!(course(&Story::of(&lives), 20.6), PathCourse::Arrives);
+}
+
 #[test]
 fn a_cache_that_replaces_its_oldest_rolls() {
     for replaced in [2, 3, 10, 34, 49, 110, 220] {

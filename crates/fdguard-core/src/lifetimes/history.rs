@@ -33,6 +33,46 @@ pub struct Lifetime {
     pub thread: u32,
 }
 
+/// How many descriptors of a path were open at once, as seen at each open.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PathLevel {
+    /// The most.
+    pub highest: u64,
+    /// When there were that many for the first time.
+    pub since: Moment,
+    /// The fewest since then.
+    pub lowest: u64,
+    /// How many were opened since then.
+    pub opened: u64,
+}
+
+impl PathLevel {
+    /// The path opened one at this time, and has this many open now.
+    pub(super) fn note_open(&mut self, open: u64, at: Moment) {
+        if open > self.highest {
+            *self = Self {
+                highest: open,
+                since: at,
+                lowest: open,
+                opened: 0,
+            };
+        } else {
+            self.lowest = self.lowest.min(open);
+            self.opened += 1;
+        }
+    }
+
+    /// Both together: an upper bound of the height, and a lower bound of what remained.
+    fn add(&mut self, other: &Self) {
+        if other.since.real > self.since.real {
+            self.since = other.since;
+        }
+        self.highest += other.highest;
+        self.lowest += other.lowest;
+        self.opened += other.opened;
+    }
+}
+
 /// The history of a call path, or of several, until the end of the program began or until now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathHistory {
@@ -48,8 +88,12 @@ pub struct PathHistory {
     pub recent: Vec<Lifetime>,
     /// Closed before that.
     pub past: ClosedStats,
+    /// When it first opened something.
+    pub first_open: Moment,
     /// When it last opened something.
     pub last_open: Moment,
+    /// How many it held at once.
+    pub level: PathLevel,
     /// How many of the live ones were used after that, other than the youngest.
     pub used_late: usize,
     /// Whether the tracer records no uses: then silence is not proof of idleness.
@@ -68,6 +112,10 @@ impl PathHistory {
         } else {
             self.last_open
         };
+        if other.first_open.real < self.first_open.real {
+            self.first_open = other.first_open;
+        }
+        self.level.add(&other.level);
         self.opened += other.opened;
         self.closed += other.closed;
         self.past.add(&other.past);

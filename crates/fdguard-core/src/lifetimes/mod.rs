@@ -22,6 +22,6 @@ mod process_tests;
 pub(crate) mod testing;
 
 pub use course::{ClosedStats, LEAST, PathCourse};
-pub use history::{Lifetime, Moment, PathHistory};
+pub use history::{Lifetime, Moment, PathHistory, PathLevel};
 pub use process::{PathNumber, Peak, ProcessLifetimes};
 pub use site::{JudgedPath, JudgedSite, NamedPath, sites};

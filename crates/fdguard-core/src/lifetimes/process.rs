@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::activity::ActivityClock;
 use super::course::ClosedStats;
-use super::history::{Lifetime, Moment, PathHistory};
+use super::history::{Lifetime, Moment, PathHistory, PathLevel};
 use crate::Fd;
 use crate::event::OpenCall;
 
@@ -55,8 +55,10 @@ struct PathState {
     closed: u64,
     past: ClosedStats,
     recent: Vec<Lifetime>,
+    first_open: Option<Moment>,
     last_open: Moment,
     last_open_at: u64,
+    level: PathLevel,
 }
 
 impl PathState {
@@ -65,6 +67,9 @@ impl PathState {
         for one in self.recent.drain(..) {
             self.past.count(&one);
         }
+        self.first_open.get_or_insert(moment);
+        let open = self.opened.saturating_sub(self.closed);
+        self.level.note_open(open, moment);
         if at > self.last_open_at {
             self.last_open_at = at;
             self.last_open = moment;
@@ -308,7 +313,9 @@ impl ProcessLifetimes {
             live: Vec::new(),
             recent: state.recent.clone(),
             past: state.past,
+            first_open: state.first_open.unwrap_or_default(),
             last_open: state.last_open,
+            level: state.level,
             used_late: 0,
             is_use_unknown: self.is_use_unknown,
             until: match self.ending_active.filter(|_| self.ending == Some(until)) {

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::course::{PathCourse, PathJudgement, judge};
+use super::course::{PathCourse, PathJudgement, is_renewal, judge};
 use super::history::{Lifetime, PathHistory};
 use crate::blame::{blamed, leaking_caller_frame, own_frames};
 use crate::event::OpenCall;
@@ -123,8 +123,10 @@ pub fn sites(paths: Vec<NamedPath>) -> Vec<JudgedSite> {
             }
         }
     }
-    let mut by_culprit: HashMap<Option<Culprit>, Vec<NamedPath>> = HashMap::new();
-    for ((culprit, _, _), path) in by_lines {
+    let judged: Vec<JudgedPath> = judged(by_lines.into_values().collect());
+    let mut by_culprit: HashMap<Option<Culprit>, Vec<JudgedPath>> = HashMap::new();
+    for path in judged {
+        let culprit = blamed(&path.stack);
         by_culprit.entry(culprit).or_default().push(path);
     }
     let mut sites: Vec<JudgedSite> = by_culprit
@@ -140,19 +142,34 @@ pub fn sites(paths: Vec<NamedPath>) -> Vec<JudgedSite> {
     sites
 }
 
-fn site(culprit: Option<Culprit>, paths: Vec<NamedPath>) -> JudgedSite {
-    let mut paths: Vec<JudgedPath> = paths
-        .into_iter()
-        .map(|path| {
-            let judgement = judge(&path.history);
-            JudgedPath {
-                stack: path.stack,
-                is_leaking: judgement.course == PathCourse::Arrives,
-                history: path.history,
-                judgement,
-            }
+/// Judges each path; one that renews what another has opened rolls.
+fn judged(paths: Vec<NamedPath>) -> Vec<JudgedPath> {
+    let course = |path: &NamedPath| {
+        let mut judgement = judge(&path.history);
+        let others = paths.iter().filter(|other| !std::ptr::eq(*other, path));
+        let arrives = judgement.course == PathCourse::Arrives;
+        if arrives
+            && others
+                .into_iter()
+                .any(|other| is_renewal(&path.history, &other.history))
+        {
+            judgement.course = PathCourse::Rolls;
+        }
+        judgement
+    };
+    let judgements: Vec<PathJudgement> = paths.iter().map(course).collect();
+    let pairs = paths.into_iter().zip(judgements);
+    pairs
+        .map(|(path, judgement)| JudgedPath {
+            stack: path.stack,
+            is_leaking: judgement.course == PathCourse::Arrives,
+            history: path.history,
+            judgement,
         })
-        .collect();
+        .collect()
+}
+
+fn site(culprit: Option<Culprit>, mut paths: Vec<JudgedPath>) -> JudgedSite {
     if !paths.iter().any(|path| path.is_leaking) {
         blame_together(&mut paths);
     }

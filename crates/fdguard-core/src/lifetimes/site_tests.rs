@@ -1,5 +1,5 @@
 use super::super::testing::{Story, every, held};
-use super::{NamedPath, sites};
+use super::{JudgedSite, NamedPath, sites};
 use crate::origin::{Frame, Language, Stack};
 
 fn frame(file: &str, line: u32) -> Frame {
@@ -47,6 +47,32 @@ fn of_two_callers_of_one_helper_only_the_one_that_forgets_leaks() {
     let caller = site.leaking_caller.as_ref().unwrap();
     assert_eq!(caller.line, Some(30));
     assert_eq!(site.leaking().count(), 1);
+}
+
+#[test]
+fn a_line_that_renews_what_another_created_does_not_leak() {
+    let births = every(0.8, 1.0, 23);
+    let renew = |ends: &[f64]| {
+        let pool = every(0.001, 0.2, 30);
+        let ends = ends
+            .iter()
+            .map(|end| Some(*end))
+            .chain(std::iter::repeat(None));
+        let pool: Vec<_> = pool.into_iter().rev().zip(ends).collect();
+        let work = |story: Story| story.busy(0.0, 20.0, 0.05);
+        let found = sites(vec![
+            path(&[5], &work(Story::of(&pool))),
+            path(&[9], &work(Story::of(&held(&births)))),
+        ]);
+        found.iter().any(JudgedSite::is_leaking)
+    };
+    assert!(
+        !renew(&births),
+        "each new one takes the place of an old one"
+    );
+    assert!(renew(&[]), "nothing was closed");
+    assert!(renew(&every(0.001, 1.0, 23)), "the pool was closed at once");
+    assert!(renew(&every(1.6, 1.0, 11)), "half of them were closed");
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub struct Timeline {
     last: Option<u64>,
     at: f64,
     began: Option<f64>,
+    looks: u64,
     listed: bool,
     listings: u64,
     limits: Limits,
@@ -56,6 +57,10 @@ impl Timeline {
         }
         self.began.get_or_insert(look.at);
         self.at = look.at;
+        self.looks += 1;
+        if self.is_stuck(look) {
+            return self.note_surroundings(look);
+        }
         let rolled = self.grid.tick(look.at);
         let tick = self.grid.ticks();
         self.note_surroundings(look);
@@ -75,6 +80,34 @@ impl Timeline {
         }
         self.total.sample(&rolled, tick);
         self.groups.sample(&rolled, tick);
+    }
+
+    /// Whether the process has reached its limit during the watch, and nothing has changed. If it
+    /// cannot open anything, it does not show whether it would: without this, a leak that has
+    /// reached the limit would soon look like a pool that is full.
+    fn is_stuck(&self, look: &Look) -> bool {
+        let has_changed = look.table.as_ref().is_some_and(|table| !table.is_empty());
+        if has_changed || look.count != self.last {
+            return false;
+        }
+        let limit = look.limits.unwrap_or(self.limits).soft;
+        let has_risen = |limit: &u64| self.first.is_some_and(|first| first < *limit);
+        limit
+            .filter(has_risen)
+            .is_some_and(|limit| self.is_full_below(limit))
+    }
+
+    fn is_full_below(&self, limit: u64) -> bool {
+        if !self.listed {
+            return self.last.is_some_and(|count| count >= limit);
+        }
+        // The table is counted only if it could be full.
+        let below = || {
+            self.live
+                .iter()
+                .take_while(|(fd, _)| u64::from(*fd) < limit)
+        };
+        self.live.len() as u64 >= limit && below().count() as u64 >= limit
     }
 
     fn note_surroundings(&mut self, look: &Look) {
@@ -195,7 +228,7 @@ impl Timeline {
     /// Looks so far.
     #[must_use]
     pub fn looks(&self) -> u64 {
-        self.grid.ticks()
+        self.looks
     }
 
     /// Looks that listed the table.

@@ -5,6 +5,7 @@ use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::{ClearedNote, Finding};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
+use fdguard_core::origin::Origin;
 use fdguard_core::proof::process::{Fate, LeftoverProcess};
 use fdguard_core::proof::{
     Allowance, Clearance, Remains, RemainsVerdict, at_exit, cycles, next_step, process,
@@ -194,9 +195,17 @@ pub fn fails(finding: &Finding) -> bool {
 /// Whether the watch reports this growth.
 fn is_told(remains: &Remains, finding: &Finding) -> bool {
     let family = |class: Option<&Class>| class.map(Class::family);
-    matches!(finding.rule.as_str(), "leak" | "growth")
-        && finding.pid == remains.pid
-        && family(finding.class.as_ref()) == family(remains.class.as_ref())
+    let is_alike = match &remains.class {
+        Some(class) => family(finding.class.as_ref()) == family(Some(class)),
+        // Opened after the last sample: only its line is known.
+        None => is_same_line(remains.origin.as_ref(), finding.origin.as_ref()),
+    };
+    matches!(finding.rule.as_str(), "leak" | "growth") && finding.pid == remains.pid && is_alike
+}
+
+fn is_same_line(one: Option<&Origin>, other: Option<&Origin>) -> bool {
+    let culprit = |of: Option<&Origin>| of.and_then(|origin| origin.culprit.clone());
+    culprit(one).is_some_and(|one| Some(one) == culprit(other))
 }
 
 fn finding(remains: &Remains, requests: u64) -> Option<Finding> {

@@ -1,10 +1,13 @@
+use fdguard_core::Class;
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::config::{Levels, Suppressions};
 use fdguard_core::diagnosis::{Diagnosis, WatchEnd};
+use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame, Language, Origin};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::proof::process::{Ending, Fate, LeftoverProcess};
+use fdguard_core::proof::{Remains, RemainsVerdict};
 use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Process;
 use fdguard_trace::ProcessTables;
@@ -146,6 +149,36 @@ fn more_descriptors_than_in_the_last_run_fail() {
         why.starts_with("9 descriptors of class pipe at the end, up from 2"),
         "{why}"
     );
+}
+
+#[test]
+fn one_more_of_a_leaking_line_whose_class_is_unknown_is_not_a_second_finding() {
+    let found = |line: u32| {
+        let mut evidence = evidence(Vec::new());
+        evidence.diagnosis.findings.push(Finding {
+            class: Some(Class::Regular),
+            count: Some(50),
+            origin: Some(origin(7)),
+            ..Finding::new("leak", PID, "srv".into(), Severity::Warning)
+        });
+        evidence.remains.push(Remains {
+            pid: PID,
+            comm: "srv".into(),
+            class: None,
+            target: None,
+            call: "open".to_owned(),
+            count: 1,
+            fds: vec![60],
+            judged: RemainsVerdict::Grew,
+            why: String::new(),
+            origin: Some(origin(line)),
+            exercise: None,
+            per_cycle: None,
+            allowed_by: None,
+        });
+        Proof::new(evidence, &[], &settings()).failures()
+    };
+    assert_eq!((found(7), found(8)), (1, 2));
 }
 
 #[test]
