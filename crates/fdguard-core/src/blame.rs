@@ -125,8 +125,8 @@ fn is_loader(frame: &Frame) -> bool {
     frame.language == Language::Java && LOADERS.iter().any(|name| function.starts_with(name))
 }
 
-/// Java initializes a class once, for whichever code is the first to use it. What a class of the JDK
-/// or of a library opens then, it keeps for all: the socket pair that wakes threads out of a
+/// Java initializes a class once, for whichever code is the first to use it. What a class of the
+/// JDK or of a library opens then, it keeps for all: the socket pair that wakes threads out of a
 /// connection is opened by the first `close`.
 fn is_class_start(frame: &Frame) -> bool {
     let function = frame.function.as_deref().unwrap_or_default();
