@@ -109,6 +109,31 @@ static void names_what_was_never_open(void)
     close(fd);
 }
 
+static void *appends(void *arg)
+{
+    shared = journal("swept");
+    for (int turn = 0; turn < 2; turn++) {
+        if ((write(shared, "a", 1) == 1) != !turn) /* SWEPT */
+            abort();
+        sem_post(&ready);
+        sem_wait(&go);
+    }
+    return arg;
+}
+
+/* Closes every number under a thread that goes on. */
+static void closes_a_range_under_a_writer(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, appends, NULL);
+    sem_wait(&ready);
+    closefrom(3); /* SWEEP */
+    sem_post(&go);
+    sem_wait(&ready);
+    sem_post(&go);
+    pthread_join(thread, NULL);
+}
+
 static void finish(int fd)
 {
     close(fd); /* FINISH */
@@ -355,8 +380,33 @@ static void probes(void)
     close(fd);
 }
 
+static void *leaves_the_table(void *arg)
+{
+    if (syscall(SYS_close_range, 3, ~0U, 2 /* CLOSE_RANGE_UNSHARE */))
+        abort();
+    int fd = open("/dev/null", O_WRONLY);
+    if (write(fd, "x", 1) != 1)
+        abort();
+    close(fd);
+    return arg;
+}
+
+/* A thread closes everything in a descriptor table of its own. */
+static void goes_on_in_the_old_table(void)
+{
+    pthread_t thread;
+    int fd = journal("kept"), other = journal("kept too");
+    pthread_create(&thread, NULL, leaves_the_table, NULL);
+    pthread_join(thread, NULL);
+    if (write(fd, "x", 1) != 1 || write(other, "x", 1) != 1)
+        abort();
+    close(fd);
+    close(other);
+}
+
 static void innocent(void)
 {
+    goes_on_in_the_old_table();
     shuts_down_and_owner_closes();
     hands_over();
     redirects();
@@ -374,6 +424,7 @@ int main(int argc, char **argv)
         { "close-retry", retries_a_close }, { "select-past-1024", selects_too_high },
         { "exhaustion", runs_out }, { "innocent", innocent },
         { "double-close-threaded", closes_twice_beside_a_thread }, { "never-open", names_what_was_never_open },
+        { "closefrom", closes_a_range_under_a_writer },
         { "stale-reuse", uses_what_was_given_out_again },
     };
     if (argc < 3)

@@ -112,6 +112,13 @@ static void proper(void)
     close(event);
 }
 
+/* Closed past the C library: nobody sees it. */
+static void closed_unseen(void)
+{
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "0"(3L), "D"((long)load("/etc/passwd")) : "rcx", "r11", "memory");
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "proper";
@@ -122,7 +129,7 @@ int main(int argc, char **argv)
         { "one", one },       { "stray", stray },     { "cache", cache },
         { "child", child },   { "killed-child", killed_child },
         { "orphan", orphan }, { "stubborn", stubborn }, { "zombie", zombie },
-        { "proper", proper },
+        { "proper", proper }, { "closed-unseen", closed_unseen },
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(what, kinds[i].name) == 0) {

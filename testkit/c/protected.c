@@ -720,6 +720,41 @@ static int sweep(void)
     return 0;
 }
 
+static int kept_fd;
+
+/* A thread with a descriptor table of its own: what it closes and opens there is nobody else's. */
+static void *leaves_the_table(void *way)
+{
+    long left = *(char *)way == 'u' ? unshare(CLONE_FILES)
+              : *(char *)way == 'r' ? close_range(3, ~0U, 2 /* CLOSE_RANGE_UNSHARE */)
+                                    : syscall(SYS_unshare, CLONE_FILES);
+    close(kept_fd);
+    for (int i = 0; i < 10; i++) {
+        int fd = null();
+        if (write(fd, "x", 1) != 1)
+            return NULL;
+        close(fd);
+    }
+    return left ? NULL : way;
+}
+
+static int apart(void)
+{
+    for (const char *way = "urs"; *way; way++) {
+        pthread_t thread;
+        void *result;
+        int before = null();
+        close(before);
+        kept_fd = null();
+        pthread_create(&thread, NULL, leaves_the_table, (void *)way);
+        pthread_join(thread, &result);
+        int written = write(kept_fd, "x", 1), closed = close(kept_fd);
+        printf("%c: left %d, written %d, closed %d, kept %d\n", *way, result == way, written, closed,
+               is_taken(kept_fd) && !is_grave(kept_fd));
+    }
+    return 0;
+}
+
 int main(int count, char **words)
 {
     static const struct {
@@ -731,6 +766,7 @@ int main(int count, char **words)
         { "threads", threads }, { "stranger", stranger },
         { "stranger-ignoring", stranger_ignoring }, { "race", race }, { "sending", sending }, { "band", band },
         { "stale-write", stale_write }, { "sweep", sweep },
+        { "apart", apart },
     };
     if (count < 3)
         return 2;

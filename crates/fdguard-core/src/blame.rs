@@ -91,7 +91,7 @@ pub fn blamed(stack: &[Frame]) -> Option<Culprit> {
 #[must_use]
 pub fn is_programs(stack: &[Frame]) -> bool {
     for frame in without_callers(stack) {
-        if is_loader(frame) || is_worker_start(frame) {
+        if is_loader(frame) || is_worker_start(frame) || is_class_start(frame) {
             return false;
         }
         if is_users(frame) && !is_launcher(frame, stack) {
@@ -123,6 +123,14 @@ fn is_worker_start(frame: &Frame) -> bool {
 fn is_loader(frame: &Frame) -> bool {
     let function = frame.function.as_deref().unwrap_or_default();
     frame.language == Language::Java && LOADERS.iter().any(|name| function.starts_with(name))
+}
+
+/// Java initializes a class once, for whichever code is the first to use it. What a class of the
+/// JDK or of a library opens then, it keeps for all: the socket pair that wakes threads out of a
+/// connection is opened by the first `close`.
+fn is_class_start(frame: &Frame) -> bool {
+    let function = frame.function.as_deref().unwrap_or_default();
+    frame.language == Language::Java && function.ends_with(".<clinit>") && !is_users(frame)
 }
 
 fn is_go(frame: &Frame) -> bool {

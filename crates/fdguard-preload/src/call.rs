@@ -39,6 +39,7 @@ pub(crate) fn enter(fd: c_int, touch: FdCall) -> Call {
         turn: 0,
     };
     if inflight::is_threaded()
+        && !thread::is_apart()
         && let Ok(number) = u32::try_from(fd)
         && let Some(mapping) = start::current()
     {
@@ -173,7 +174,7 @@ pub(crate) struct Wait {
 
 /// A wait for these numbers begins.
 pub(crate) fn wait(fds: impl Iterator<Item = u32>) -> Wait {
-    let is_seen = inflight::is_threaded() && start::is_on();
+    let is_seen = inflight::is_threaded() && !thread::is_apart() && start::is_on();
     let entered = is_seen.then(|| inflight::enter_several(fds, FdCall::Poll));
     Wait {
         entered: entered.flatten(),

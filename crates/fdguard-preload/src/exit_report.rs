@@ -61,8 +61,10 @@ fn write(pid: u32) -> Option<()> {
     if is_known && inflight::is_threaded() {
         sys::write(file, INCOMPLETE_EXIT_REPORT);
     } else {
-        let open =
-            (0..mapping.numbers()).filter(|fd| mapping.open_record(&start::GROUND, *fd).is_some());
+        // The number of this file was free: the library did not see what was there being closed.
+        let is_open =
+            |fd: &u32| *fd as usize != file && mapping.open_record(&start::GROUND, *fd).is_some();
+        let open = (0..mapping.numbers()).filter(is_open);
         for fd in open.take(MOST) {
             if line(file, fd).is_none() {
                 break;

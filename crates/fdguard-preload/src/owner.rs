@@ -1,15 +1,16 @@
 //! Whether the calling code runs in the process that owns the mapping, usually without a system
 //! call.
 //!
-//! There are two ways to run this code without owning the table. A process may have a *copy* of the
-//! memory (a fork without the C library): a page that the kernel wipes in such a child reveals it.
-//! Or it may share the *same* memory (`vfork`, `clone` with `CLONE_VM`): nothing in memory reveals
+//! There are three ways to run this code without owning the table. A process may have a *copy* of
+//! the memory (a fork without the C library): a page that the kernel wipes in such a child reveals
+//! it. Or it may share the *same* memory (`vfork`, `clone` with `CLONE_VM`): nothing in memory reveals
 //! it, so `hook/fork.rs` notes each of these calls beforehand. In case of doubt the kernel is asked
-//! at every call.
+//! at every call. And a thread may have left the table of its process (`unshare`, `close_range`):
+//! `hook/apart.rs` marks it.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::{sys, thread};
+use crate::{inflight, start, sys, thread};
 
 const PAGE: usize = 4096;
 
@@ -58,7 +59,18 @@ pub(crate) fn is_process() -> bool {
 #[inline]
 pub(crate) fn is_here() -> bool {
     let is_alone = word().load(Ordering::Relaxed) != 0 && thread::vforks() == 0;
-    is_alone || sys::process() == PROCESS.load(Ordering::Relaxed)
+    is_alone || (!thread::is_apart() && sys::process() == PROCESS.load(Ordering::Relaxed))
+}
+
+/// The calling thread has just asked the kernel for a descriptor table of its own. A process with
+/// one thread keeps the one it has.
+pub(crate) fn leave_table() {
+    if inflight::is_threaded() && sys::has_threads() && is_here() {
+        if let Some(mapping) = start::current() {
+            mapping.left_table();
+        }
+        thread::leave_table();
+    }
 }
 
 #[inline]

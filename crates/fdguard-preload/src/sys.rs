@@ -576,6 +576,18 @@ pub(crate) fn file_at(path: &CStr) -> Option<[u64; 2]> {
     (done == 0).then_some([stat[0], stat[1]])
 }
 
+/// Whether this process has more than one thread now, also where that cannot be read.
+pub(crate) fn has_threads() -> bool {
+    // Of a directory of `/proc`: itself, its name in the parent, and one for each thread.
+    const ALONE: u64 = 3;
+    const LINKS: usize = 2;
+    let mut stat = [0_u64; 18];
+    let path = c"/proc/self/task".as_ptr() as usize;
+    // SAFETY: a C string, and the kernel writes 144 bytes, the size of `stat`.
+    let done = unsafe { call(STAT, [path, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    done != 0 || stat[LINKS] > ALONE
+}
+
 /// The lock on a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DirLock {

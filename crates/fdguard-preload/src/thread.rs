@@ -39,6 +39,10 @@ pub(crate) struct Thread {
     pub(crate) vforks: usize,
 }
 
+/// Set in that count if the thread has a descriptor table of its own. It is above every count, so
+/// one load tells that nothing is unusual.
+const APART: usize = 1 << 32;
+
 /// The offset of that count in the words, for code without a stack frame.
 pub(crate) const VFORKS: usize = core::mem::offset_of!(Thread, vforks);
 
@@ -109,6 +113,16 @@ fn waiting() -> *mut usize {
 #[inline]
 pub(crate) fn vforks() -> usize {
     load(waiting())
+}
+
+/// Whether this thread has a descriptor table of its own, apart from its process.
+pub(crate) fn is_apart() -> bool {
+    vforks() & APART != 0
+}
+
+/// This thread has a table of its own from here on.
+pub(crate) fn leave_table() {
+    store(waiting(), vforks() | APART);
 }
 
 /// Enters the recorder at this stack address; false if this thread is already in it, further out.

@@ -46,7 +46,20 @@ fn gaps(table: &ProcessTable, left_at: Option<u64>) -> Vec<Gap> {
     let is_early = |ended: &u64| left_at.is_none_or(|left| *ended < left);
     let ended = table.ended.filter(is_early);
     let ended = ended.map(|at| ended_early(&name, at.saturating_sub(table.began)));
-    unhooked.into_iter().chain(ended).collect()
+    let apart = (table.apart > 0).then(|| apart(&name, table.apart));
+    [unhooked, ended, apart].into_iter().flatten().collect()
+}
+
+/// Threads whose descriptors are not the process's.
+fn apart(name: &str, count: u64) -> Gap {
+    Gap::new(
+        format!(
+            "what {} of {name} opened and closed",
+            counted(count, "thread")
+        ),
+        "they left the process's descriptor table for one of their own (unshare, or close_range with CLOSE_RANGE_UNSHARE)",
+        "no action needed: the table of the process itself is complete",
+    )
 }
 
 /// References that hold another address than the C library's function.

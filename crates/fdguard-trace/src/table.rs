@@ -61,6 +61,8 @@ pub struct ProcessTable {
     pub ended: Option<u64>,
     /// References to interposed functions that do not lead to the library: a gap.
     pub unhooked: u64,
+    /// Threads that left the process's descriptor table for one of their own: a gap.
+    pub apart: u64,
     /// Opens and closes that were not recorded.
     pub lost_events: u64,
     /// Stacks that did not fit.
@@ -367,6 +369,7 @@ impl ProcessTable {
             is_attached: image.is_attached(),
             ended: image.ended(),
             unhooked: image.unhooked(),
+            apart: image.apart(),
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
             unseen_closes: image.unseen_closes(),
@@ -402,6 +405,7 @@ impl ProcessTable {
             is_attached: contents.is_attached,
             ended: None,
             unhooked: 0,
+            apart: 0,
             lost_events: contents.lost_events,
             lost_stacks: 0,
             unseen_closes: contents.unseen_closes,

@@ -8,7 +8,7 @@ use crate::loader::Omission;
 /// The first word of a mapping, written last: `fdguard1`.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
 /// The version of the layout; readers accept no other.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The header. Counters only rise.
 #[derive(Debug)]
@@ -70,6 +70,9 @@ pub struct TableHeader {
     pub ended: AtomicU64,
     /// References to an interposed function that lead to unknown code and were left as they are.
     pub unhooked: AtomicU64,
+    /// Threads that left the process's descriptor table for one of their own: what they open and
+    /// close from then on is not recorded.
+    pub apart: AtomicU64,
 }
 
 impl TableHeader {
@@ -104,6 +107,7 @@ impl TableHeader {
             attached: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             unhooked: AtomicU64::new(0),
+            apart: AtomicU64::new(0),
         }
     }
 }

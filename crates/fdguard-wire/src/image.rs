@@ -165,6 +165,12 @@ impl<'a> TableImage<'a> {
         self.field(offset_of!(TableHeader, foreign_calls))
     }
 
+    /// Threads that have a descriptor table of their own.
+    #[must_use]
+    pub fn apart(&self) -> u64 {
+        self.field(offset_of!(TableHeader, apart))
+    }
+
     /// Stacks that stopped before the outermost frame.
     #[must_use]
     pub fn cut_stacks(&self) -> u64 {

@@ -275,6 +275,11 @@ impl TableMapping {
         count(&self.header.foreign_calls);
     }
 
+    /// A thread left the descriptor table of the process.
+    pub fn left_table(&self) {
+        count(&self.header.apart);
+    }
+
     /// A stack stopped before the outermost frame.
     pub fn cut_stack(&self) {
         count(&self.header.cut_stacks);

@@ -462,6 +462,19 @@ fn what_the_class_loader_opens_on_the_way_is_javas_own() {
     ]));
 }
 
+/// Every Java program that closed a connection failed its check.
+#[test]
+fn what_a_class_of_the_jdk_opens_when_it_is_initialized_is_javas_own() {
+    let (init, close) = ("sun.nio.ch.FileDispatcherImpl", "java.net.Socket.close");
+    let class_start = java(&format!("{init}.<clinit>"));
+    let native_init = java(&format!("{init}.init"));
+    let main = java("Main.main");
+    let stack = [native_init, class_start, java(close), main.clone()];
+    assert!(!is_programs(&stack));
+    let own = java("Main.<clinit>");
+    assert!(is_programs(&[java("java.nio.file.Files.lines"), own, main]));
+}
+
 #[test]
 fn the_injected_library_is_passed_over() {
     let ours = "|open64||/dev/shm/fdguard-trace-0-Ab1/libfdguard_preload.so";

@@ -40,6 +40,16 @@ impl<'a> EventContext<'a> {
         self.last_past(fd).filter(|_| is_free)
     }
 
+    /// The same for a call that needs the descriptor. What is closed together with a range of
+    /// numbers is gone for its users, too.
+    pub(super) fn last_gone(&self, fd: Fd) -> Option<&'a ClosedFd> {
+        let last = self.slot(fd)?.past().next()?;
+        let is_swept = last.call == CloseCall::CloseRange && last.closer.is_some();
+        let is_free = self.current(fd).is_none();
+        let is_known = (is_deliberate(last) || is_swept) && !last.life.inherited;
+        (is_known && is_free).then_some(last)
+    }
+
     /// The same for a close that failed because nothing was open. A close is placed in the order of
     /// events before it is made: whatever another thread had at the number then was closed by that
     /// thread before this close was made.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::context::EventContext;
 use super::incident::{Incident, Key};
-use super::memory::Memory;
+use super::memory::{Memory, UseStanding};
 use super::overlap::Overlaps;
 use super::sweep::{CloseOddity, Sweeps};
 use super::{HAZARDS, Hazard, Rule, lock_drop, stale};
@@ -73,6 +73,7 @@ impl HazardDetector {
             memory: &self.memory,
         };
         let is_stale = stale::stale_use(&context).is_some() || is_orphan(&context);
+        let standing = standing(&context, is_stale);
         let (torn, root) = (torn(&context), root(&context));
         let oddity = CloseOddity {
             is_blind: is_blind(&context),
@@ -97,7 +98,7 @@ impl HazardDetector {
         for (rule, incident) in certain.into_iter().chain(over) {
             self.raise(rule, incident);
         }
-        self.memory.apply(event, &self.ledger, is_stale);
+        self.memory.apply(event, &self.ledger, standing);
         self.ledger.apply_with_notes(
             event,
             EventNotes {
@@ -193,6 +194,15 @@ impl HazardDetector {
         } else {
             self.unreported = self.unreported.saturating_add(1);
         }
+    }
+}
+
+/// What this use says about the habits of its line.
+fn standing(context: &EventContext<'_>, is_stale: bool) -> UseStanding {
+    match stale::orphan_hit(context) {
+        Some(_) => UseStanding::Orphan,
+        None if is_stale => UseStanding::Stale,
+        None => UseStanding::Proper,
     }
 }
 

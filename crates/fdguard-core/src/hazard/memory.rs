@@ -57,6 +57,17 @@ struct Habit {
 
 type Habits = BTreeMap<(StackId, StackId), Habit>;
 
+/// What a use says about the habits of its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UseStanding {
+    /// The thread may own what it uses.
+    Proper,
+    /// It meant an earlier descriptor of the number.
+    Stale,
+    /// Its own descriptor of the number was closed by an unrelated thread, and this is another one.
+    Orphan,
+}
+
 /// The memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
@@ -70,6 +81,8 @@ pub(super) struct Memory {
     releases: u64,
     last_release: BTreeMap<(TraceKey, FileId), u64>,
     uses: Habits,
+    /// Uses in place of a descriptor that was taken from the thread.
+    orphan_uses: Habits,
     closes: Habits,
     /// The first thread of each process, and whether there were others.
     threads: BTreeMap<TraceKey, (Tid, bool)>,
@@ -147,6 +160,12 @@ impl Memory {
         count(&self.uses, user, opener)
     }
 
+    /// How many descriptors from `opener` the line `user` reached in place of one of its thread's
+    /// own, which an unrelated thread had closed.
+    pub(super) fn orphan_uses(&self, user: Option<StackId>, opener: Option<StackId>) -> u32 {
+        count(&self.orphan_uses, user, opener)
+    }
+
     /// How many descriptors from `opener` the line `closer` closed, correctly or a second time.
     pub(super) fn closes(&self, closer: Option<StackId>, opener: Option<StackId>) -> u32 {
         count(&self.closes, closer, opener)
@@ -158,7 +177,7 @@ impl Memory {
     }
 
     /// Takes an event, with the ledger as it was before.
-    pub(super) fn apply(&mut self, event: &TraceEvent, ledger: &Ledger, is_stale: bool) {
+    pub(super) fn apply(&mut self, event: &TraceEvent, ledger: &Ledger, standing: UseStanding) {
         let by = (event.process, event.thread);
         let current = |fd: Fd| ledger.slot(event.process, fd).and_then(FdSlot::current);
         self.note_thread(event);
@@ -175,8 +194,8 @@ impl Memory {
             What::Open { fd, .. } => self.forget_interrupted(by, *fd),
             What::Use { fd, errno, .. } => {
                 self.forget_interrupted(by, *fd);
-                if let Some(life) = current(*fd).filter(|_| errno.is_none() && !is_stale) {
-                    note(&mut self.uses, event.stack, life);
+                if let Some(life) = current(*fd).filter(|_| errno.is_none()) {
+                    self.note_use(event.stack, life, standing);
                 }
             }
             What::Close { fd, errno, .. } => self.close(event, current(*fd), *fd, *errno),
@@ -215,6 +234,14 @@ impl Memory {
                     .retain(|(process, _), _| *process != event.process);
             }
             _ => {}
+        }
+    }
+
+    fn note_use(&mut self, line: Option<StackId>, life: &FdLifetime, standing: UseStanding) {
+        match standing {
+            UseStanding::Proper => note(&mut self.uses, line, life),
+            UseStanding::Orphan => note(&mut self.orphan_uses, line, life),
+            UseStanding::Stale => {}
         }
     }
 

@@ -13,6 +13,9 @@ use crate::ledger::{ClosedFd, FdLifetime, FdSlot};
 /// A line has a habit after it has worked on this many descriptors of one origin.
 const HABIT: u32 = 2;
 
+/// A line that only ever reached such descriptors did so by mistake after this many.
+const REPEATED: u32 = 2;
+
 /// A use that was meant for an earlier descriptor of the number.
 #[derive(Debug)]
 pub(super) struct StaleUse<'a> {
@@ -96,7 +99,10 @@ pub(super) fn fault(past: &ClosedFd, user: Tid) -> Fault {
 ///   another kind, and the thread has not touched it before;
 /// - the thread opened the earlier one, another thread closed it, this one is of another kind, and
 ///   the line has so far worked on what the earlier one's opener opens and never on what this one's
-///   does.
+///   does;
+/// - the thread opened and used the earlier one, an unrelated thread closed it and opened this one,
+///   which is of another kind, and the line has reached what is opened there several times, always
+///   in place of a descriptor that was taken from its thread.
 pub(super) fn stale_use<'a>(context: &EventContext<'a>) -> Option<StaleUse<'a>> {
     let What::Use {
         fd,
@@ -126,7 +132,9 @@ pub(super) fn stale_use<'a>(context: &EventContext<'a>) -> Option<StaleUse<'a>> 
         hit.is_strange_to(thread) && *errno != Some(Errno::Ebadf) && *call != FdCall::Other;
     let by_past = is_new
         && differ(class(&meant.life), class(hit))
-        && (meant.torn.contains(&thread) || breaks_habit(context, meant, hit));
+        && (meant.torn.contains(&thread)
+            || breaks_habit(context, meant, hit)
+            || is_repeated(context, meant, hit));
     (by_shape || by_past).then_some(StaleUse {
         fd: *fd,
         call: *call,
@@ -144,6 +152,36 @@ fn breaks_habit(context: &EventContext<'_>, meant: &ClosedFd, hit: &FdLifetime) 
         && is_closed_by_other
         && context.memory.uses(line, meant.life.stack()) >= HABIT
         && context.memory.uses(line, hit.stack()) == 0
+}
+
+fn is_repeated(context: &EventContext<'_>, meant: &ClosedFd, hit: &FdLifetime) -> bool {
+    let (line, thread) = (context.event.stack, context.event.thread);
+    let habits = context.memory;
+    // A collector closes what others forgot and opens nothing.
+    let is_replaced = meant
+        .closer
+        .is_some_and(|closer| hit.is_opened_by(closer.thread));
+    is_replaced
+        && meant.life.is_opened_by(thread)
+        && meant.life.is_used_by(thread)
+        && is_taken(meant)
+        && habits.orphan_uses(line, hit.stack()) >= REPEATED
+        && habits.uses(line, hit.stack()) == 0
+}
+
+/// What a use reaches in place of a descriptor that an unrelated thread took from its thread, if
+/// that is of another kind.
+pub(super) fn orphan_hit<'a>(context: &EventContext<'a>) -> Option<&'a FdLifetime> {
+    let What::Use { fd, call, .. } = context.event.what else {
+        return None;
+    };
+    let (slot, thread) = (context.slot(fd)?, context.event.thread);
+    if is_stream(fd) || call == FdCall::Other || context.is_about_earlier(fd) {
+        return None;
+    }
+    let lost = orphaned(slot, thread)?;
+    let hit = slot.current().filter(|life| !context.is_late(life))?;
+    differ(lost.life.class.as_ref(), hit.class.as_ref()).then_some(hit)
 }
 
 /// A close that hit the wrong descriptor: what its closer meant, and what it hit.

@@ -1,4 +1,5 @@
 mod danger;
+mod expired;
 mod innocent;
 mod never_open;
 mod nonsense;

@@ -1,15 +1,16 @@
 //! A use of a descriptor number after it was closed.
 //!
-//! Evidence: the call fails with `EBADF`, and nothing was opened at the number since a known close.
-//! Or it reaches another descriptor and is proven to be meant for an earlier one
-//! ([`stale::stale_use`]); if it writes bytes into the other one, it is a `recycled-write`. Calls
-//! that programs use to probe are not judged.
+//! Evidence: the call fails with `EBADF`, and nothing was opened at the number since a known close,
+//! alone or with a range of numbers. Or it reaches another descriptor and is proven to be meant for
+//! an earlier one ([`stale::stale_use`]); if it writes bytes into the other one, it is a
+//! `recycled-write`. Calls that programs use to probe are not judged.
 
-use super::context::{EventContext, called, is_stream};
+use super::context::{EventContext, called, is_deliberate, is_stream};
 use super::incident::Incident;
 use super::stale::{self, StaleUse};
 use super::{Fault, Rule, RuleKind, double_close};
-use crate::event::{Errno, FdCall, What};
+use crate::event::{CloseCall, Errno, FdCall, What};
+use crate::ledger::{ClosedFd, FdSlot};
 use crate::lint::Severity;
 
 pub(super) const RULE: Rule = Rule {
@@ -46,8 +47,10 @@ fn fails(context: &EventContext<'_>) -> Option<Incident> {
         return None;
     }
     let thread = context.event.thread;
-    let last = context.last_closed(fd)?;
-    let last = stale::meant(context.slot(fd)?, last, thread).unwrap_or(last);
+    let last = context.last_gone(fd)?;
+    let slot = context.slot(fd)?;
+    let usual = || stale::meant(slot, last, thread);
+    let last = habitual(context, slot, last).or_else(usual).unwrap_or(last);
     let closer = last.named_closer()?;
     let message = format!(
         "thread {thread} called {}() on fd {fd} (EBADF) after thread {} had closed that {}",
@@ -70,6 +73,26 @@ fn fails(context: &EventContext<'_>) -> Option<Incident> {
         fault: Some(fault),
         ..context.incident(fd, message)
     })
+}
+
+/// What the thread had at this number before `last`, if the line has worked on what was opened
+/// there and never on what the opener of `last` opens: code that opened and closed something else
+/// in between has nothing to do with it.
+fn habitual<'a>(
+    context: &EventContext<'_>,
+    slot: &'a FdSlot,
+    last: &ClosedFd,
+) -> Option<&'a ClosedFd> {
+    let (line, thread) = (context.event.stack, context.event.thread);
+    let uses = |past: &ClosedFd| context.memory.uses(line, past.life.stack());
+    if uses(last) > 0 {
+        return None;
+    }
+    let mut known = slot
+        .past()
+        .take_while(|past| past.call != CloseCall::Dup2)
+        .filter(|past| is_deliberate(past) && !past.life.inherited);
+    known.find(|past| stale::has_claim(past, thread) && uses(past) > 0)
 }
 
 fn hits(context: &EventContext<'_>, stale: &StaleUse<'_>) -> Incident {

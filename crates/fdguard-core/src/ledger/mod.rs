@@ -98,7 +98,8 @@ impl Ledger {
                 self.lost = self.lost.saturating_add(*count);
                 self.table_mut(process).doubt();
             }
-            What::Missing | What::Forked => self.table_mut(process).doubt(),
+            What::Missing => self.table_mut(process).doubt(),
+            What::Forked => self.table_mut(process).begin_as_copy(),
             // Entering a call proves nothing yet: the number may be stale.
             What::Enter { .. }
             | What::Leave

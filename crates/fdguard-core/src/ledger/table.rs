@@ -40,6 +40,9 @@ pub(super) struct Table {
     is_doubtful: bool,
     /// The numbers that `close_range` closed, whatever was there.
     swept: Option<(Fd, Fd)>,
+    /// It began as a copy of a table whose events are not known here: what was not seen being
+    /// opened came with it.
+    is_copy: bool,
 }
 
 impl Table {
@@ -148,7 +151,11 @@ impl Table {
         self.latest += 1;
         let generation = self.latest;
         self.slots.entry(fd).or_default().remember(ClosedFd {
-            life: FdLifetime { generation, ..life },
+            life: FdLifetime {
+                generation,
+                inherited: self.is_copy,
+                ..life
+            },
             closer: Some(closer),
             call,
             torn: Vec::new(),
@@ -191,6 +198,12 @@ impl Table {
         {
             life.doubt();
         }
+    }
+
+    /// The process began as a copy of another one.
+    pub(super) fn begin_as_copy(&mut self) {
+        self.doubt();
+        self.is_copy = true;
     }
 
     /// The same for one number.

@@ -4,16 +4,16 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use super::missing;
 use super::spawn::child_of_stream;
 use super::stream::{number_of_directory, number_of_stream};
+use super::{apart, missing};
 use crate::children::reaped;
 use crate::protect;
 use crate::protect::close::{self, Outcome};
 use crate::real::Real;
 use crate::record::{ended, ending, range_ending};
 
-const CLOSE_RANGE_CLOEXEC: c_int = 4;
+const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
 // SAFETY: the type matches the manual page.
 static CLOSE: Real<unsafe extern "C" fn(c_int) -> c_int> = unsafe { Real::new(c"close") };
@@ -89,15 +89,22 @@ unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
     let Some(real) = CLOSE_RANGE.get() else {
         return missing();
     };
-    if first <= last && flags & CLOSE_RANGE_CLOEXEC == 0 {
-        range_ending(first, last);
-        protect::sweep(first, last);
-        if let Some(true) = protect::cover(first, last, flags.cast_unsigned()) {
-            return 0;
-        }
+    if range(first, last, flags.cast_unsigned()) {
+        return 0;
     }
     // SAFETY: passes on the caller's arguments.
     unsafe { real(first, last, flags) }
+}
+
+/// A call of `close_range` is about to be made; returns whether protection has made it.
+pub(super) fn range(first: u32, last: u32, flags: u32) -> bool {
+    apart::closes_range(first, last, flags);
+    if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 {
+        return false;
+    }
+    range_ending(first, last);
+    protect::sweep(first, last);
+    protect::cover(first, last, flags) == Some(true)
 }
 
 // SAFETY: the type matches the manual page.

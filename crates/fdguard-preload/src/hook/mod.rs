@@ -5,6 +5,7 @@
 //! functions take the largest fixed number of arguments here, which x86-64 passes in the same way.
 
 mod answer;
+mod apart;
 mod ask;
 pub(crate) mod close;
 pub(crate) mod control;

@@ -11,12 +11,12 @@ use fdguard_wire::OpenCall;
 
 use super::reap::{EndedChild, collected};
 use super::restrain::restrain;
-use super::{missing, retry_when_full};
+use super::{apart, close as hook, missing, retry_when_full};
 use crate::children::started;
 use crate::protect::close::{self, Outcome};
 use crate::protect::{self, answer};
 use crate::real::Real;
-use crate::record::{born, ended, ending, range_ending, reborn};
+use crate::record::{born, ended, ending, reborn};
 
 type Syscall =
     unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
@@ -31,12 +31,12 @@ const CLOSE: u16 = 3;
 const DUP2: u16 = 33;
 const DUP3: u16 = 292;
 const CLOSE_RANGE: u16 = 436;
-const CLOSE_RANGE_CLOEXEC: c_long = 4;
 const CLONE: u16 = 56;
 const FORK: u16 = 57;
 const WAIT4: u16 = 61;
 const WAITID: u16 = 247;
 const PRCTL: u16 = 157;
+const UNSHARE: u16 = 272;
 const SECCOMP: u16 = 317;
 
 /// Calls that a placeholder would answer: `fstat`, `dup`, `dup2`, `fcntl`, `fchdir`, `fstatfs`,
@@ -94,6 +94,7 @@ const fn seen() -> [u64; WORDS] {
         WAIT4,
         WAITID,
         PRCTL,
+        UNSHARE,
         SECCOMP,
     ];
     index = 0;
@@ -208,11 +209,10 @@ unsafe extern "C" fn watched(
         }
         return result;
     }
-    if code == CLOSE_RANGE && c & CLOSE_RANGE_CLOEXEC == 0 {
-        let number = |argument: c_long| (argument.cast_unsigned() & 0xffff_ffff) as u32;
-        range_ending(number(a), number(b));
-        protect::sweep(number(a), number(b));
-        if let Some(true) = protect::cover(number(a), number(b), number(c)) {
+    if code == CLOSE_RANGE {
+        let [first, last, flags] =
+            [a, b, c].map(|word| (word.cast_unsigned() & 0xffff_ffff) as u32);
+        if hook::range(first, last, flags) {
             return 0;
         }
     }
@@ -220,6 +220,9 @@ unsafe extern "C" fn watched(
     let taken = is_replaced.then(|| protect::claim(fd(b)));
     // SAFETY: passes on the caller's arguments.
     let result = retry_when_full(|| unsafe { real(number, a, b, c, d, e, f) });
+    if code == UNSHARE {
+        apart::unshared(fd(a), fd(result));
+    }
     if let Some(taken) = taken {
         taken.over(result < 0);
         reborn(fd(result), OpenCall::Dup2, fd(a));

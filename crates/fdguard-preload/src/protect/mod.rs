@@ -21,7 +21,7 @@ pub(crate) mod stranger;
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{errno, owner, start};
+use crate::{errno, owner, start, thread};
 
 pub(crate) use claim::{claim, cover, sweep};
 
@@ -143,7 +143,7 @@ pub(crate) fn makes_room() -> bool {
 /// The kernel returned this number.
 #[inline]
 pub(crate) fn arrived(fd: c_int) {
-    if fd >= 0 && is_on() {
+    if fd >= 0 && is_on() && !thread::is_apart() {
         note_reuse(fd);
     }
 }

@@ -187,6 +187,7 @@ const EXPORTS: &[&str] = &[
     "tmpfile",
     "tmpfile64",
     "unlinkat",
+    "unshare",
     "utimensat",
     "vfork",
     "wait",

@@ -74,6 +74,13 @@ fn r34_a_program_that_closes_everything_passes() {
     assert_eq!(said.text(), "", "its output is its own");
 }
 
+/// The file of the exit report got the number and was reported in its place.
+#[test]
+fn r34_what_was_closed_past_the_library_is_not_left() {
+    let (code, found) = document(&[], victim(), &["closed-unseen"]);
+    assert_eq!((code, judged(&found)), (0, vec![]), "{found}");
+}
+
 #[test]
 fn r35_one_forgotten_among_many_fails_and_a_cache_does_not() {
     let (code, found) = document(&[], victim(), &["stray"]);

@@ -64,6 +64,16 @@ fn r41_every_call_on_a_closed_number_fails_as_it_would_without_a_tombstone() {
     assert!(told.contains("use-after-close"), "{told}");
 }
 
+/// A close in its table took the descriptor from the process, whose own close then failed.
+#[test]
+fn r41_a_thread_with_a_table_of_its_own_takes_nothing_from_the_process() {
+    let told = same("apart", 3);
+    assert!(!told.contains("prevented"), "{told}");
+    let kept = alone("apart");
+    let line = "left 1, written 1, closed 0, kept 0";
+    assert_eq!(kept.text().matches(line).count(), 3, "{}", kept.text());
+}
+
 #[test]
 fn r41_a_number_is_kept_for_the_last_closes_and_then_given_out_again() {
     // A program that never had more than a few open: few are quarantined, because it may have

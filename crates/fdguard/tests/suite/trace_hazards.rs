@@ -110,6 +110,17 @@ fn r40_a_double_close_beside_another_thread_counts() {
     assert_eq!(at(hazard, "closer"), line("SECOND"));
 }
 
+/// Nothing was reported: a range of numbers was never taken for the close of one of them.
+#[test]
+fn r40_a_range_that_is_closed_under_a_thread_is_named_when_the_thread_goes_on() {
+    let traced = trace("closefrom");
+    let hazard = traced.only("use-after-close");
+    assert_eq!(at(hazard, "opener"), line("JOURNAL"));
+    assert_eq!(at(hazard, "closer"), line("SWEEP"));
+    assert_eq!(at(hazard, "user"), line("SWEPT"));
+    assert_eq!(hazard["fault"], "closer");
+}
+
 /// A start script failed in CI by it.
 #[test]
 fn r40_a_pipeline_of_bash_passes() {
@@ -254,6 +265,9 @@ fn r40_what_only_looks_like_misuse_raises_nothing() {
         traced.found["hazards"]
     );
     assert_eq!((traced.said.code, traced.said.text()), (0, "done\n"));
+    // One thread worked in a descriptor table of its own.
+    let gaps = traced.found["gaps"].to_string();
+    assert!(gaps.contains("what 1 thread of process"), "{gaps}");
 }
 
 #[test]

@@ -163,6 +163,17 @@ fn r40_close_range_before_exec() {
     });
 }
 
+/// The opens were the parent's: nothing told that the child had inherited them, and the second
+/// close failed a check.
+#[test]
+fn r40_a_forked_child_closes_twice_what_it_inherited() {
+    is_quiet(|t| {
+        t.add(1, "start", What::Forked);
+        t.close(1, "first", 7);
+        t.bad_close(1, "second", 7);
+    });
+}
+
 #[test]
 fn r40_a_forked_child_closes_everything() {
     is_quiet(|t| {
