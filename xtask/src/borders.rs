@@ -181,6 +181,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/errno.rs",
         "crates/fdguard-preload/src/hand_over.rs",
         "crates/fdguard-preload/src/hook/answer.rs",
+        "crates/fdguard-preload/src/hook/apart.rs",
         "crates/fdguard-preload/src/hook/ask.rs",
         "crates/fdguard-preload/src/hook/close.rs",
         "crates/fdguard-preload/src/hook/control.rs",

@@ -3,10 +3,10 @@
 //!
 //! There are three ways to run this code without owning the table. A process may have a *copy* of
 //! the memory (a fork without the C library): a page that the kernel wipes in such a child reveals
-//! it. Or it may share the *same* memory (`vfork`, `clone` with `CLONE_VM`): nothing in memory reveals
-//! it, so `hook/fork.rs` notes each of these calls beforehand. In case of doubt the kernel is asked
-//! at every call. And a thread may have left the table of its process (`unshare`, `close_range`):
-//! `hook/apart.rs` marks it.
+//! it. Or it may share the *same* memory (`vfork`, `clone` with `CLONE_VM`): nothing in memory
+//! reveals it, so `hook/fork.rs` notes each of these calls beforehand. In case of doubt the kernel
+//! is asked at every call. And a thread may have left the table of its process (`unshare`,
+//! `close_range`): `hook/apart.rs` marks it.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
