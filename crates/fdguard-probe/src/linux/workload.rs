@@ -19,8 +19,8 @@ use fdguard_proc::{cmdline, environ};
 
 use super::program::ContainerImage;
 use super::{Probe, files};
-use crate::Error;
 use crate::parse::runtime_state::{self, RuntimeNames};
+use crate::{Error, workers};
 
 /// The largest file of a runtime that is read.
 const LARGEST: u64 = 16 << 20;
@@ -28,6 +28,8 @@ const LARGEST: u64 = 16 << 20;
 const MOST_HOMES: usize = 64;
 /// Containers and pods that are remembered; a host that has seen more starts again.
 const REMEMBERED: usize = 4096;
+/// Rows that a worker names before it takes more.
+const CHUNK: usize = 64;
 
 /// The storage drivers of Podman and CRI-O; each has its own list of containers.
 const STORAGE_DRIVERS: [&str; 4] = ["overlay", "vfs", "btrfs", "zfs"];
@@ -186,6 +188,23 @@ impl NameReader {
     }
 }
 
+/// The workload of the last process: neighbours mostly have the same.
+#[derive(Debug, Default)]
+struct LastWorkload {
+    cgroup: Vec<u8>,
+    workload: Option<Box<Workload>>,
+}
+
+impl LastWorkload {
+    fn find(&mut self, names: &NameReader, cgroup: &[u8]) -> Option<Box<Workload>> {
+        if self.cgroup != cgroup {
+            self.workload = names.workload(cgroup).map(Box::new);
+            cgroup.clone_into(&mut self.cgroup);
+        }
+        self.workload.clone()
+    }
+}
+
 /// The names in a directory; none if it cannot be listed.
 fn names_in(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -223,11 +242,23 @@ impl Probe {
         }
     }
 
-    /// Adds names to the rows of a scan. One more file is read for each.
+    /// Adds names to the rows of a scan. One more file is read for each, on every core.
     pub fn name_rows(&self, rows: &mut [HostRow]) {
-        for row in rows {
-            row.workload = self.workload(row.pid).map(Box::new);
-        }
+        let threads = workers::cores().min(rows.len() / CHUNK + 1);
+        let chunks = Mutex::new(rows.chunks_mut(CHUNK));
+        let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
+        workers::run(threads, || {
+            let mut last = LastWorkload::default();
+            let mut buffer = Vec::new();
+            while let Some(rows) = next() {
+                for row in rows {
+                    row.workload =
+                        files::read_into(&self.proc, format!("{}/cgroup", row.pid), &mut buffer)
+                            .ok()
+                            .and_then(|cgroup| last.find(&self.names, cgroup));
+                }
+            }
+        });
     }
 
     /// The containers that people may mean: the one with this name or id, else those whose id

@@ -216,6 +216,24 @@ fn processes_are_selected_by_container_unit_and_pod() {
 }
 
 #[test]
+fn each_of_many_rows_has_the_name_of_its_own_process() {
+    let mut tree = FakeProc::new();
+    // Neighbours are alike, and those after them are not.
+    let unit = |pid: u32| format!("unit-{}.service", pid / 3);
+    for pid in 1000..1500 {
+        add(&mut tree, pid, &format!("0::/system.slice/{}", unit(pid)));
+    }
+    let probe = probe(&tree);
+    let mut view = Radar::new().scan(&probe).unwrap();
+    probe.name_rows(&mut view.rows);
+    assert_eq!(view.rows.len(), 500);
+    for row in &view.rows {
+        let found = row.workload.as_ref().and_then(|one| one.unit.clone());
+        assert_eq!(found, Some(unit(row.pid)), "{}", row.pid);
+    }
+}
+
+#[test]
 fn files_are_found_where_the_process_sees_them() {
     let mut tree = FakeProc::new();
     add(&mut tree, 10, &format!("0::/docker/{WEB}"));
