@@ -9,7 +9,7 @@ use super::incident::{Incident, Key};
 use super::memory::{Memory, UseStanding};
 use super::overlap::Overlaps;
 use super::sweep::{CloseOddity, Sweeps};
-use super::{HAZARDS, Hazard, Rule, lock_drop, stale};
+use super::{HAZARDS, Hazard, Rule, lock_drop, repetition, stale};
 use crate::event::{CollectedEvents, Errno, OpenCall, StackId, Tid, TraceEvent, What};
 use crate::gap::Gap;
 use crate::ledger::{Actor, EventNotes, FdSlot, Generation, Ledger};
@@ -138,12 +138,13 @@ impl HazardDetector {
                 entry.or_insert_with(|| (rule, incident.clone(), 0)).2 += 1;
             }
         }
-        let mut hazards: Vec<(u64, Hazard)> = found
+        let hazards: Vec<(u64, Hazard)> = found
             .values()
             .map(|(rule, incident, count)| {
                 (incident.at, incident.hazard(rule, *count, resolve, clock))
             })
             .collect();
+        let mut hazards = repetition::merge(hazards);
         let grave = |hazard: &Hazard| std::cmp::Reverse((hazard.severity, hazard.count));
         hazards.sort_by_key(|(at, hazard)| (grave(hazard), *at));
         let hazards = hazards.into_iter().map(|(_, hazard)| hazard);

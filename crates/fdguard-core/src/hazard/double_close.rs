@@ -11,6 +11,7 @@
 
 use super::context::{EventContext, called, is_deliberate, is_stream};
 use super::incident::Incident;
+use super::second_close::SecondClose;
 use super::stale::{self, WrongClose};
 use super::{Fault, Rule, RuleKind};
 use crate::Fd;
@@ -91,6 +92,7 @@ fn failed(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
         fault: Some(stale::fault(first, thread)),
         severity: Some(danger(context, closer, !is_latest)),
         may_be_sweep: true,
+        second_close: SecondClose::suspect(context, fd, first),
         teaches: line.map(|line| (line, Box::new(first.life.clone()))),
         ..context.incident(fd, message)
     })

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::overlap::Doubt;
+use super::second_close::SecondClose;
 use super::{Fault, Hazard, Party, Rule};
 use crate::event::StackId;
 use crate::ledger::{Actor, FdLifetime, Generation, Tally};
@@ -36,6 +37,8 @@ pub(super) struct Incident {
     pub(super) may_be_sweep: bool,
     /// It counts only if the locks were still held when the close happened.
     pub(super) doubt: Option<Doubt>,
+    /// What explains it, if the lines prove that once they are known.
+    pub(super) second_close: Option<SecondClose>,
     /// This line works on descriptors of the same origin as this one.
     pub(super) teaches: Option<(StackId, Box<FdLifetime>)>,
 }
@@ -69,6 +72,7 @@ impl Incident {
             prevented: false,
             may_be_sweep: false,
             doubt: None,
+            second_close: None,
             teaches: None,
         }
     }
@@ -116,11 +120,15 @@ impl Incident {
             message: self.message.clone(),
             cleared: None,
         };
-        hazard.with_program_first()
+        let explained = match &self.second_close {
+            Some(second_close) => second_close.explain(hazard, resolve),
+            None => hazard,
+        };
+        explained.with_program_first()
     }
 }
 
-fn party(actor: Actor, resolve: &dyn Fn(StackId) -> Stack) -> Party {
+pub(super) fn party(actor: Actor, resolve: &dyn Fn(StackId) -> Stack) -> Party {
     let stack = actor.stack.map(resolve).unwrap_or_default();
     Party {
         thread: Some(actor.thread),

@@ -16,6 +16,8 @@ mod memory;
 mod never_open;
 mod overlap;
 mod recycled_write;
+mod repetition;
+mod second_close;
 mod select_past_1024;
 mod stale;
 mod stranger_close;

@@ -5,6 +5,7 @@ mod never_open;
 mod nonsense;
 mod order;
 mod programs;
+mod second_close;
 
 use jiff::Timestamp;
 

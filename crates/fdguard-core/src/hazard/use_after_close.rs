@@ -7,6 +7,7 @@
 
 use super::context::{EventContext, called, is_deliberate, is_stream};
 use super::incident::Incident;
+use super::second_close::SecondClose;
 use super::stale::{self, StaleUse};
 use super::{Fault, Rule, RuleKind, double_close};
 use crate::event::{CloseCall, Errno, FdCall, What};
@@ -71,6 +72,7 @@ fn fails(context: &EventContext<'_>) -> Option<Incident> {
         closer: Some(closer),
         user: Some(context.actor()),
         fault: Some(fault),
+        second_close: SecondClose::suspect(context, fd, last),
         ..context.incident(fd, message)
     })
 }

@@ -170,17 +170,19 @@ impl TraceScript {
         self.add(thread, place, What::Locking { fd });
     }
 
-    /// The stack of an id: one frame with the name of the site.
+    /// The stack of an id: a frame with the name of the site, and one for each caller after a `<`.
+    /// What follows a `#` is not shown.
     pub(crate) fn resolve(&self, stack: StackId) -> Stack {
-        let place = usize::try_from(stack.0)
-            .ok()
-            .and_then(|at| self.places.get(at));
-        vec![Frame {
+        let at = usize::try_from(stack.0).ok();
+        let place = at.and_then(|at| self.places.get(at));
+        let shown = place.and_then(|place| place.split('#').next());
+        let frame = |function: &str| Frame {
             file: Some("main.c".into()),
-            function: place.cloned(),
+            function: Some(function.to_owned()),
             line: Some(1),
             module: None,
             language: Language::C,
-        }]
+        };
+        shown.map_or_else(Vec::new, |shown| shown.split('<').map(frame).collect())
     }
 }
