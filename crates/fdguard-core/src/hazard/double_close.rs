@@ -79,6 +79,9 @@ fn failed(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
     let closer = first.named_closer()?;
     let is_latest = first.life.generation == last.life.generation;
     let line = context.event.stack.filter(|_| is_latest);
+    // Who used it before closing it believed that it was still open: the close before was wrong.
+    let generation = first.life.generation;
+    let is_owner = context.memory.has_missed((process, thread), fd, generation);
     let message = format!(
         "thread {thread} closed fd {fd} again (EBADF): thread {} had already closed that {}",
         closer.thread,
@@ -89,7 +92,11 @@ fn failed(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
         opener: first.life.opener,
         closer: Some(closer),
         user: Some(context.actor()),
-        fault: Some(stale::fault(first, thread)),
+        fault: Some(if is_owner {
+            Fault::Closer
+        } else {
+            stale::fault(first, thread)
+        }),
         severity: Some(danger(context, closer, !is_latest)),
         may_be_sweep: true,
         second_close: SecondClose::suspect(context, fd, first),

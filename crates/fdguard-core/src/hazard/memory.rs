@@ -73,6 +73,8 @@ pub(super) enum UseStanding {
 pub(super) struct Memory {
     inside: BTreeMap<(TraceKey, Tid), Vec<Inside>>,
     interrupted: BTreeMap<(TraceKey, Tid), Interrupted>,
+    /// What the last use of each thread missed that failed for lack of a descriptor.
+    missed: BTreeMap<(TraceKey, Tid), (Fd, Generation)>,
     locks: BTreeMap<(TraceKey, FileId), Locks>,
     /// Where the first lock through a descriptor was taken.
     lock_stacks: BTreeMap<(TraceKey, Fd, Generation), StackId>,
@@ -125,6 +127,11 @@ impl Memory {
     ) -> Option<&Interrupted> {
         let found = self.interrupted.get(&(process, thread));
         found.filter(|one| one.fd == fd)
+    }
+
+    /// Whether the thread's last failed use was of this number, after this descriptor was closed.
+    pub(super) fn has_missed(&self, by: (TraceKey, Tid), fd: Fd, generation: Generation) -> bool {
+        self.missed.get(&by) == Some(&(fd, generation))
     }
 
     pub(super) fn locks(&self, process: TraceKey, file: FileId) -> Option<&Locks> {
@@ -196,6 +203,13 @@ impl Memory {
                 self.forget_interrupted(by, *fd);
                 if let Some(life) = current(*fd).filter(|_| errno.is_none()) {
                     self.note_use(event.stack, life, standing);
+                }
+                let slot = ledger.slot(event.process, *fd);
+                let past = slot.and_then(|slot| slot.past().next());
+                let is_missed = *errno == Some(Errno::Ebadf) && current(*fd).is_none();
+                if let Some(past) = past.filter(|_| is_missed) {
+                    make_room(&mut self.missed);
+                    self.missed.insert(by, (*fd, past.life.generation));
                 }
             }
             What::Close { fd, errno, .. } => self.close(event, current(*fd), *fd, *errno),
@@ -417,6 +431,7 @@ impl Memory {
     fn forget_threads(&mut self, process: TraceKey) {
         self.inside.retain(|(of, _), _| *of != process);
         self.interrupted.retain(|(of, _), _| *of != process);
+        self.missed.retain(|(of, _), _| *of != process);
         self.busy.retain(|(of, _), _| *of != process);
     }
 }

@@ -87,6 +87,28 @@ fn what_one_line_opens_again_and_again_is_closed_too_early_and_not_twice() {
     assert_eq!(told(&trace), [row("use-after-close", lines)]);
 }
 
+/// The line that closes a socket a second time is another one each time, and only ever hits.
+#[test]
+fn r40_an_owner_that_used_it_before_it_closed_it_is_not_the_closer_at_fault() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.close(1, "detach", 7);
+        t.file(1, "open_journal", 7);
+        t.close(1, "cleanup", 7);
+        t.fail(1, "write", 7, FdCall::Write, EBADF);
+        t.bad_close(1, "finish", 7);
+    });
+    assert_eq!(
+        told(&trace),
+        [
+            row("use-after-close", ["open_journal", "cleanup", "write", "-"]),
+            row("double-close", ["open_journal", "cleanup", "finish", "-"]),
+        ]
+    );
+    let fault = hazards(&trace)[1].fault;
+    assert_eq!(fault, Some(Fault::Closer));
+}
+
 #[test]
 fn paths_that_differ_in_what_is_not_shown_are_one_hazard() {
     let trace = traced(|t| {
