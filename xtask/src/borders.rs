@@ -46,6 +46,7 @@ const RULES: Rules = Rules {
             &[
                 "fdguard-core",
                 "fdguard-probe",
+                "fdguard-proc",
                 "fdguard-trace",
                 "fdguard-process",
             ],
