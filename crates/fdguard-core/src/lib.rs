@@ -60,6 +60,7 @@ pub mod rule;
 pub mod select_use;
 pub mod slope;
 pub mod snapshot;
+pub mod sqlite_uri;
 pub mod summary;
 #[cfg(test)]
 mod testing;
