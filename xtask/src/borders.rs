@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use crate::names::{self, NAMES};
+use crate::repeats::{self, RepeatReport};
 use crate::{architecture, sleeps, source, width};
 
 /// In place of a list of crates: every one of them.
@@ -46,6 +47,7 @@ const RULES: Rules = Rules {
             &[
                 "fdguard-core",
                 "fdguard-probe",
+                "fdguard-proc",
                 "fdguard-trace",
                 "fdguard-process",
             ],
@@ -312,7 +314,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         complaints.extend(arrows(&package, &manifest, &file));
         complaints.extend(unused_arrows(&package, &file));
     }
-    let sources = sources(root)?;
+    let texts = texts(root)?;
+    let sources = blanked(&texts);
     let tests = test_files(&sources);
     for (file, code) in &sources {
         complaints.extend(unsafe_blocks(file, code));
@@ -335,6 +338,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     complaints.extend(architecture::check(root, &sources, &RULES.design())?);
     complaints.extend(names::duplicates(&NAMES, &sources, &tests));
     complaints.extend(sleeps::check(&sources, &tests));
+    complaints.extend(repeats::find(&texts, &tests).complaints);
     complaints.extend(width::check(root)?);
     Ok(complaints.iter().map(Complaint::to_string).collect())
 }
@@ -440,8 +444,21 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
     manifest.lines().position(names_it).map_or(1, |at| at + 1)
 }
 
-/// Every Rust source of the workspace by its path from the root, comments and strings blanked.
-fn sources(root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
+/// Code that stands in two places.
+pub(crate) fn repeats(root: &Path) -> anyhow::Result<RepeatReport> {
+    let texts = texts(root)?;
+    let tests = test_files(&blanked(&texts));
+    Ok(repeats::find(&texts, &tests))
+}
+
+/// Comments and strings blanked.
+fn blanked(texts: &[(PathBuf, String)]) -> Vec<(PathBuf, String)> {
+    let code = |(file, text): &(PathBuf, String)| (file.clone(), source::code_only(text));
+    texts.iter().map(code).collect()
+}
+
+/// Every Rust source of the workspace by its path from the root.
+fn texts(root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let mut dirs = ["crates", "testkit", "xtask"]
         .map(|dir| root.join(dir))
         .to_vec();
@@ -459,8 +476,7 @@ fn sources(root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
             if path.is_dir() {
                 dirs.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let code = source::code_only(&std::fs::read_to_string(&path)?);
-                found.push((relative(root, &path), code));
+                found.push((relative(root, &path), std::fs::read_to_string(&path)?));
             }
         }
     }

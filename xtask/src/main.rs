@@ -19,6 +19,7 @@ mod generate;
 mod glossary;
 mod markdown;
 mod names;
+mod repeats;
 mod sleeps;
 mod source;
 mod width;
@@ -29,6 +30,8 @@ mod width;
 enum Chore {
     /// Check which crate may use which, and what its source may contain.
     Borders,
+    /// List the places of product code that share eight or more lines, and count its lines.
+    Repeats,
     /// Write the man pages, the index of rules and the interface of fdguard-canary under
     /// docs/generated.
     Gen {
@@ -50,6 +53,12 @@ fn main() -> anyhow::Result<ExitCode> {
     let root = root()?;
     let (done, complaints) = match Chore::parse() {
         Chore::Borders => ("borders hold", borders::check(&root)?),
+        Chore::Repeats => {
+            let found = borders::repeats(&root)?;
+            write!(std::io::stdout().lock(), "{found}")?;
+            let complaints = found.complaints.iter().map(ToString::to_string);
+            ("every pair has its reason", complaints.collect())
+        }
         Chore::Gen { check: true } => ("generated files are fresh", generate::check(&root)?),
         Chore::Gen { check: false } => {
             generate::write(&root)?;

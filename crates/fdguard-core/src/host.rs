@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::snapshot::{Ceilings, Limits};
 use crate::wall;
 use crate::workload::Workload;
-use crate::{Gap, Pid, Text};
+use crate::{Gap, Pid, RowKey, Text};
 
 /// One look at the whole host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,10 +52,16 @@ impl HostRow {
     /// The identity, when the start time is known.
     #[must_use]
     pub fn key(&self) -> Option<ProcKey> {
-        self.start_ticks.map(|start_ticks| ProcKey {
+        self.row_key().key()
+    }
+
+    /// The identity, as far as it is known.
+    #[must_use]
+    pub fn row_key(&self) -> RowKey {
+        RowKey {
             pid: self.pid,
-            start_ticks,
-        })
+            start_ticks: self.start_ticks,
+        }
     }
 
     /// Count as a share of the soft limit.

@@ -1,5 +1,6 @@
 //! Names of things: processes, descriptor numbers, files.
 
+use fdguard_proc::ProcKey;
 use serde::{Deserialize, Serialize};
 
 /// A process number in the namespace that fdguard runs in.
@@ -8,8 +9,28 @@ pub type Pid = u32;
 /// A descriptor number in an observed process. fdguard's own descriptors are `OwnedFd`.
 pub type Fd = u32;
 
+/// A process by what is known of it: some rows have no start time, and are then compared by their
+/// number alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowKey {
+    /// The process number.
+    pub pid: Pid,
+    /// Its start, in clock ticks after boot.
+    pub start_ticks: Option<u64>,
+}
+
+impl RowKey {
+    /// The identity, when the start time is known.
+    #[must_use]
+    pub fn key(self) -> Option<ProcKey> {
+        let pid = self.pid;
+        let of = |start_ticks| ProcKey { pid, start_ticks };
+        self.start_ticks.map(of)
+    }
+}
+
 /// One program in a traced process: the injected library begins anew with each exec. A process
-/// itself is a [`ProcKey`](fdguard_proc::ProcKey).
+/// itself is a [`ProcKey`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TraceKey {
     /// The process number.

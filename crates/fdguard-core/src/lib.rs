@@ -60,6 +60,7 @@ pub mod rule;
 pub mod select_use;
 pub mod slope;
 pub mod snapshot;
+pub mod sqlite_uri;
 pub mod summary;
 #[cfg(test)]
 mod testing;
@@ -75,7 +76,7 @@ pub use delta::Delta;
 pub use detail::Detail;
 pub use entry::{FdEntry, FdHolder, Mode};
 pub use gap::Gap;
-pub use id::{Fd, FileId, Pid, TraceKey};
+pub use id::{Fd, FileId, Pid, RowKey, TraceKey};
 pub use open_flags::OpenFlags;
 pub use select_use::SelectUse;
 pub use snapshot::{Snapshot, Tier};

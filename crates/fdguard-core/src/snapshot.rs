@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::workload::Workload;
-use crate::{FdEntry, Gap, Pid, Text};
+use crate::{FdEntry, Gap, Pid, RowKey, Text};
 
 /// How much could be observed. Always named in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -101,10 +101,16 @@ impl Process {
     /// The identity, when the start time is known.
     #[must_use]
     pub fn key(&self) -> Option<ProcKey> {
-        self.start_ticks.map(|start_ticks| ProcKey {
+        self.row_key().key()
+    }
+
+    /// The identity, as far as it is known.
+    #[must_use]
+    pub fn row_key(&self) -> RowKey {
+        RowKey {
             pid: self.pid,
-            start_ticks,
-        })
+            start_ticks: self.start_ticks,
+        }
     }
 }
 

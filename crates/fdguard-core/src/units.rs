@@ -228,6 +228,12 @@ pub fn milliseconds(length: Duration) -> String {
     format!("{:.1} ms", length.as_secs_f64() * 1e3)
 }
 
+/// A limit of a call, or how long one took, in whole milliseconds: `500 ms`.
+#[must_use]
+pub fn whole_milliseconds(length: Duration) -> String {
+    format!("{:.0} ms", length.as_secs_f64() * 1e3)
+}
+
 /// A time as a clock shows it: `0:07`, `12:30`, `3:05:00`, `2d 3:05:00`.
 #[must_use]
 pub fn clock(seconds: f64) -> String {
@@ -328,6 +334,7 @@ pub fn plural<N: PartialEq + From<u8>>(count: N, noun: &str) -> String {
     }
     if let Some(stem) = noun.strip_suffix('y')
         && !stem.ends_with(['a', 'e', 'i', 'o', 'u'])
+        && noun != "pty"
     {
         return format!("{stem}ies");
     }
@@ -338,6 +345,21 @@ pub fn plural<N: PartialEq + From<u8>>(count: N, noun: &str) -> String {
         _ => "s",
     };
     format!("{noun}{ending}")
+}
+
+/// The noun that has this plural.
+#[must_use]
+pub fn singular(nouns: &str) -> String {
+    let ending = |end: &str, instead: &str| Some(nouns.strip_suffix(end)?.to_owned() + instead);
+    let candidates = [
+        ending("ies", "y"),
+        ending("ren", ""),
+        ending("es", ""),
+        ending("s", ""),
+    ];
+    let mut nouns_of_it = candidates.into_iter().flatten();
+    let noun = nouns_of_it.find(|noun| plural(2_u32, noun) == nouns);
+    noun.unwrap_or_else(|| nouns.to_owned())
 }
 
 #[cfg(test)]

@@ -52,9 +52,7 @@ pub struct WatchedProcess {
 impl WatchedProcess {
     /// It called exec, and is still the same process.
     fn rename(&mut self, now: Option<&Process>) {
-        let is_same = |now: &&Process| {
-            now.pid == self.process.pid && now.start_ticks == self.process.start_ticks
-        };
+        let is_same = |now: &&Process| now.row_key() == self.process.row_key();
         if let Some(now) = now.filter(is_same) {
             self.process = now.clone();
         }

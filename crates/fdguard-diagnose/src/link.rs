@@ -7,31 +7,38 @@ use std::path::Path;
 
 use fdguard_core::{Class, TcpState, Text};
 use fdguard_probe::anonymous;
+use fdguard_proc::link::Link;
 
 /// Classifies a link of `/proc`: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent if
 /// only the process could know it: the kind of a socket.
 #[must_use]
 pub fn of_link(link: &[u8]) -> (Option<Class>, Text) {
-    if link.starts_with(b"socket:[") {
+    let word = link.split(|byte| *byte == b' ').next().unwrap_or(link);
+    if let Link::Socket(_) = Link::parse(word) {
         return of_socket(link);
     }
-    let target = Text::from(link);
-    let text = String::from_utf8_lossy(link);
-    if let Some(name) = text.strip_prefix("anon_inode:") {
-        let raw = || Class::Other(name.trim_matches(['[', ']']).into());
-        let class = anonymous::class_by_name(name.as_bytes()).unwrap_or_else(raw);
-        return (Some(class), target);
-    }
-    let class = match () {
-        () if text.starts_with("pipe:[") => Some(Class::Pipe),
-        () if text.starts_with("/memfd:") => Some(Class::Memfd),
-        () if text.ends_with(" (deleted)") => Some(Class::Deleted),
-        () if text.starts_with("/dev/pts/") => Some(Class::Tty),
-        () if text.ends_with("/ptmx") => Some(Class::PtyMaster),
-        () if text.starts_with('/') => of_path(link),
-        () => None,
+    let class = match Link::parse(link) {
+        Link::Pipe(_) => Some(Class::Pipe),
+        Link::Anonymous(name) => Some(of_anonymous(name)),
+        Link::Path { path, .. } if path.starts_with(b"/memfd:") => Some(Class::Memfd),
+        Link::Path { marked: true, .. } => Some(Class::Deleted),
+        Link::Path { path, .. } if path.starts_with(b"/dev/pts/") => Some(Class::Tty),
+        Link::Path { path, .. } if path.ends_with(b"/ptmx") => Some(Class::PtyMaster),
+        Link::Path { path, .. } => of_path(path),
+        Link::Socket(_) | Link::Numbered { .. } | Link::Other(_) => None,
     };
-    (class, target)
+    (class, Text::from(link))
+}
+
+fn of_anonymous(name: &[u8]) -> Class {
+    let raw = || {
+        Class::Other(
+            String::from_utf8_lossy(name)
+                .trim_matches(['[', ']'])
+                .into(),
+        )
+    };
+    anonymous::class_by_name(name).unwrap_or_else(raw)
 }
 
 /// `socket:[7]`, followed by domain, type and state if the process reported them.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fdguard_core::Gap;
+use fdguard_core::sqlite_uri::sqlite_uri;
+use fdguard_core::units::duration;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -125,16 +127,7 @@ impl Target<'_> {
 
 /// The file opened as immutable: no lock is taken and no side file is read.
 fn unchanging(database: &Path) -> Target<'_> {
-    let mut uri = "file:".to_owned();
-    for byte in database.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
-                uri.push(char::from(*byte))
-            }
-            other => uri.push_str(&format!("%{other:02x}")),
-        }
-    }
-    uri.push_str("?mode=ro&immutable=1");
+    let uri = sqlite_uri(database, "mode=ro&immutable=1");
     Target::Unchanging(database, uri)
 }
 
@@ -161,10 +154,10 @@ fn ask(target: &Target<'_>, depth: CheckDepth, copied: bool) -> CheckOutcome {
         Ok(problems) => Ok(done(problems)),
         Err(error) if is_damage(&error) => Ok(done(vec![error.to_string()])),
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
-            let limit = time_limit(size).as_secs();
+            let limit = duration(time_limit(size).as_secs_f64());
             Err(Gap::new(
                 "SQLite's integrity check",
-                format!("not finished after {limit} s, far too long for a database of this size"),
+                format!("not finished after {limit}, far too long for a database of this size"),
                 "if you trust the file, run `PRAGMA integrity_check` in the sqlite3 shell",
             ))
         }
@@ -297,5 +290,28 @@ impl State {
             return self.log == later.log && self.journal == later.journal && id(self) == id(later);
         }
         self == later
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use rusqlite::Connection;
+
+    use super::{CheckDepth, ask, unchanging};
+
+    #[test]
+    fn a_file_of_any_name_is_checked_as_unchanging() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [&b"50%25 a.db"[..], b"what?.db", b"a#1&b=c.db", b"\xff.db"] {
+            let path = dir.path().join(OsStr::from_bytes(name));
+            let connection = Connection::open(&path).unwrap();
+            connection.execute_batch("CREATE TABLE t(a)").unwrap();
+            connection.close().unwrap();
+            let outcome = ask(&unchanging(&path), CheckDepth::Quick, false);
+            assert!(outcome.unwrap().ok, "{}", path.display());
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fdguard_core::units::whole_milliseconds;
+
 /// An error in one line. Each has a stable code: [`Error::code`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -15,7 +17,7 @@ pub enum Error {
         id: String,
     },
     /// A command runs in it already.
-    #[error("session {id} is busy: a command has been running for {for_ms} ms")]
+    #[error("session {id} is busy: a command has been running for {}", whole_milliseconds(Duration::from_millis(*for_ms)))]
     Busy {
         /// Which session.
         id: String,
@@ -53,7 +55,7 @@ pub enum Error {
     #[error("cannot start the program: {0}")]
     Start(#[from] fdguard_process::tree::StartError),
     /// Its program started and did not become ready in time; nothing is left of it.
-    #[error("the program was not ready within {} ms; its output: {said:?}", after.as_millis())]
+    #[error("the program was not ready within {}; its output: {said:?}", whole_milliseconds(*after))]
     NotReady {
         /// The limit.
         after: Duration,

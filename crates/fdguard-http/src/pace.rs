@@ -27,7 +27,7 @@ pub struct PaceLimits {
 
 /// State of a connection, shared by its reader and its responder.
 #[derive(Clone, Debug)]
-pub struct Pace(Arc<Mutex<Course>>);
+pub(crate) struct Pace(Arc<Mutex<Course>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Course {
@@ -66,7 +66,7 @@ impl Default for Pace {
 impl Pace {
     /// A new connection: the first head is awaited.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(Course {
             state: State::Head(Instant::now()),
             stalled: None,
@@ -84,14 +84,14 @@ impl Pace {
 
     /// The headers are complete; dropping the returned value ends the response.
     #[must_use]
-    pub fn busy(&self) -> Answering {
+    pub(crate) fn busy(&self) -> Answering {
         self.set(|_| State::Busy);
         Answering(self.clone())
     }
 
     /// When the connection times out, and why.
     #[must_use]
-    pub fn deadline(&self, limits: &PaceLimits) -> Option<(Instant, Late)> {
+    pub(crate) fn deadline(&self, limits: &PaceLimits) -> Option<(Instant, Late)> {
         let course = *self.lock();
         if let Some(since) = course.stalled {
             return Some((since + limits.read_within, Late::Answer));
@@ -122,7 +122,7 @@ impl Pace {
 
 /// A request is being answered while this exists.
 #[derive(Debug)]
-pub struct Answering(Pace);
+pub(crate) struct Answering(Pace);
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -132,11 +132,11 @@ impl Drop for Answering {
 
 /// A connection that reports its reads and writes to its pace.
 #[derive(Debug)]
-pub struct PacedStream<S> {
+pub(crate) struct PacedStream<S> {
     /// The connection.
-    pub stream: S,
+    pub(crate) stream: S,
     /// Its pace.
-    pub pace: Pace,
+    pub(crate) pace: Pace,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {

@@ -22,4 +22,4 @@ pub use linux::radar::Radar;
 pub use linux::snapshot::{Depth, Options};
 pub use linux::watcher::{ProcessWatcher, WatcherTick};
 pub use lsof::Lsof;
-pub use reader::ProcessReader;
+pub use reader::{ProcessReader, read_or_gaps};

@@ -114,6 +114,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
             drop((container_id(&bytes), unified(&bytes), is_of_unit(&bytes, "a")));
+            let _path = of_controller(&bytes, b"memory");
         }
     }
 }

@@ -31,14 +31,15 @@ pub enum Link<'a> {
     Other(&'a [u8]),
 }
 
-const MARK: &[u8] = b" (deleted)";
+/// What the kernel appends to the path of a file without a name. A name can end in it, too.
+pub const DELETION_MARK: &[u8] = b" (deleted)";
 
 impl<'a> Link<'a> {
     /// Reads a link's text.
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Self {
         if text.first() == Some(&b'/') {
-            return match text.strip_suffix(MARK) {
+            return match text.strip_suffix(DELETION_MARK) {
                 Some(path) => Self::Path { path, marked: true },
                 None => Self::Path {
                     path: text,
@@ -69,6 +70,27 @@ impl Link<'_> {
     }
 }
 
+/// A path of the kernel's without its deletion mark.
+#[must_use]
+pub fn without_mark(path: &[u8]) -> &[u8] {
+    path.strip_suffix(DELETION_MARK).unwrap_or(path)
+}
+
+/// The file name in a path of the kernel's: of an executable, or of what is mapped.
+#[must_use]
+pub fn file_name(path: &[u8]) -> &[u8] {
+    let path = without_mark(path);
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+/// Whether what a descriptor leads to has no name: `pipe:[7]`, `anon_inode:[eventfd]`, and a
+/// pattern of such links, `socket:[*]`.
+#[must_use]
+pub fn is_nameless(target: &[u8]) -> bool {
+    let kinds: [&[u8]; 3] = [b"pipe:", b"anon_inode:", b"socket:"];
+    kinds.iter().any(|kind| target.starts_with(kind))
+}
+
 fn numbered(text: &[u8]) -> Option<(&[u8], u64)> {
     let (name, rest) = text.split_once_str(b":[")?;
     Some((name, decimal(rest.strip_suffix(b"]")?)?))
@@ -78,7 +100,7 @@ fn numbered(text: &[u8]) -> Option<(&[u8], u64)> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Link;
+    use super::{Link, file_name, is_nameless, without_mark};
 
     #[test]
     fn links_of_a_real_kernel() {
@@ -114,6 +136,30 @@ mod tests {
             }
         );
         assert_eq!(Link::parse(b"socket:[x]"), Link::Other(b"socket:[x]"));
+    }
+
+    #[test]
+    fn a_mark_is_no_part_of_a_name() {
+        assert_eq!(without_mark(b"/a/b (deleted)"), b"/a/b");
+        assert_eq!(without_mark(b"/a/b (deleted) "), b"/a/b (deleted) ");
+        assert_eq!(file_name(b"/usr/bin/node (deleted)"), b"node");
+        assert_eq!(file_name(b"/"), b"");
+        assert_eq!(file_name(b"[vdso]"), b"[vdso]");
+    }
+
+    #[test]
+    fn what_has_no_name_is_known_by_its_kind() {
+        for target in [
+            "pipe:[7]",
+            "pipe:[*]",
+            "socket:[12] 2 1 10",
+            "anon_inode:[eventfd]",
+        ] {
+            assert!(is_nameless(target.as_bytes()), "{target}");
+        }
+        for target in ["/srv/pipe:[7]", "net:[1]", "inotify", ""] {
+            assert!(!is_nameless(target.as_bytes()), "{target}");
+        }
     }
 
     proptest! {

@@ -8,6 +8,9 @@ use crate::ascii::{decimal, words};
 const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_EXITING: u64 = 0x0000_0004;
 
+/// Clock ticks in a second: fixed by the kernel's interface on every supported platform.
+pub const TICKS_PER_SECOND: u16 = 100;
+
 /// The relevant fields of a stat line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcStat<'a> {

@@ -13,6 +13,7 @@ use fdguard_core::rule::RuleSettings;
 use fdguard_core::workload::Workload;
 use fdguard_diagnose::watching::{LookDepth, Trouble};
 use fdguard_probe::{Probe, Radar};
+use fdguard_proc::stat::TICKS_PER_SECOND;
 use fdguard_proc::{BootId, ProcKey};
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,7 +24,7 @@ use crate::overview::{
     ClassTally, LimitTime, Overview, OwnCost, ProcessView, ServiceView, WatchedView,
 };
 use crate::own_cost;
-use crate::past_services::{self, Continuation, KeptService, PastServices, ServingMoment};
+use crate::past_services::{Continuation, KeptService, PastServices, ServingMoment};
 use crate::process_watch::{self, ProcessWatch};
 use crate::program_stamp::ProgramStamp;
 use crate::rate_window::RateWindow;
@@ -632,7 +633,7 @@ fn is_deploy(before: Option<&ProgramStamp>, now: Option<&ProgramStamp>) -> Optio
 
 /// When a process began, by the time of day.
 fn began_at(process: ProcKey, time: TickTime) -> Timestamp {
-    let age = time.uptime.as_secs_f64() - process.start_ticks as f64 / past_services::TICKS;
+    let age = time.uptime.as_secs_f64() - process.start_ticks as f64 / f64::from(TICKS_PER_SECOND);
     let age = SignedDuration::try_from_secs_f64(age.max(0.0)).unwrap_or_default();
     time.at.checked_sub(age).unwrap_or(time.at)
 }

@@ -1,16 +1,16 @@
 //! Evidence of a critical finding: `fdguard doctor` in a process of its own, once a day for each
 //! service, one at a time. The bundles of earlier starts count.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::background_queue::{BackgroundQueue, BackgroundWork};
 use crate::limited_child::{self, GRACE};
 use crate::service::ServiceKey;
 
@@ -18,8 +18,6 @@ use crate::service::ServiceKey;
 const PAUSE: SignedDuration = SignedDuration::from_hours(24);
 /// Bundles that are kept.
 const MOST: usize = 32;
-/// Bundles that wait for the one in progress.
-const WAITING: usize = 8;
 /// How long the doctor watches.
 const WATCHED: Duration = Duration::from_secs(10);
 /// What the name of a bundle ends with.
@@ -42,18 +40,32 @@ pub(crate) struct EvidenceKeeper {
     options: EvidenceOptions,
     /// By the beginning of the file name.
     kept: HashMap<String, Timestamp>,
-    waiting: VecDeque<WantedEvidence>,
-    /// Not even begun.
-    missing: Vec<KeptEvidence>,
-    is_busy: bool,
-    done: (Sender<KeptEvidence>, Receiver<KeptEvidence>),
+    queue: BackgroundQueue<WantedEvidence>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct WantedEvidence {
+    options: EvidenceOptions,
     pid: u32,
     finding: u64,
     path: PathBuf,
+}
+
+impl BackgroundWork for WantedEvidence {
+    type Outcome = KeptEvidence;
+
+    fn run(self) -> KeptEvidence {
+        let path = examine(&self.options, self.pid, &self.path).map(|()| self.path);
+        let finding = self.finding;
+        KeptEvidence { finding, path }
+    }
+
+    fn failed(self, why: String) -> KeptEvidence {
+        KeptEvidence {
+            finding: self.finding,
+            path: Err(why),
+        }
+    }
 }
 
 /// A bundle, or why it is missing.
@@ -68,10 +80,7 @@ impl EvidenceKeeper {
         Self {
             kept: kept_before(&options.dir),
             options,
-            waiting: VecDeque::new(),
-            missing: Vec::new(),
-            is_busy: false,
-            done: channel(),
+            queue: BackgroundQueue::new("fdguard-evidence"),
         }
     }
 
@@ -84,54 +93,21 @@ impl EvidenceKeeper {
         if self.kept.contains_key(&name) {
             return;
         }
-        if self.waiting.len() >= WAITING {
-            let path = Err(format!("{WAITING} others are waiting"));
-            self.missing.push(KeptEvidence { finding, path });
-            return;
-        }
         let file = format!("{name}-{}{ENDING}", now.strftime(STAMP));
-        self.kept.insert(name, now);
-        self.waiting.push_back(WantedEvidence {
+        let wanted = WantedEvidence {
+            options: self.options.clone(),
             pid,
             finding,
             path: self.options.dir.join(file),
-        });
-        self.begin_next();
-    }
-
-    fn begin_next(&mut self) {
-        if self.is_busy {
-            return;
-        }
-        let Some(wanted) = self.waiting.pop_front() else {
-            return;
         };
-        let (options, done) = (self.options.clone(), self.done.0.clone());
-        let finding = wanted.finding;
-        let work = move || {
-            let path = examine(&options, wanted.pid, &wanted.path).map(|()| wanted.path);
-            // The loop may have ended.
-            drop(done.send(KeptEvidence { finding, path }));
-        };
-        let thread = std::thread::Builder::new().name("fdguard-evidence".to_owned());
-        match thread.stack_size(256 << 10).spawn(work) {
-            Ok(_) => self.is_busy = true,
-            Err(error) => self.missing.push(KeptEvidence {
-                finding,
-                path: Err(error.to_string()),
-            }),
+        if self.queue.push(wanted) {
+            self.kept.insert(name, now);
         }
     }
 
     /// A bundle that is done, or will not be.
     pub(crate) fn take(&mut self) -> Option<KeptEvidence> {
-        if let Some(missing) = self.missing.pop() {
-            return Some(missing);
-        }
-        let done = self.done.1.try_recv().ok()?;
-        self.is_busy = false;
-        self.begin_next();
-        Some(done)
+        self.queue.take()
     }
 }
 
@@ -175,7 +151,8 @@ pub(crate) fn name_of(service: &ServiceKey) -> String {
 
 fn examine(options: &EvidenceOptions, pid: u32, path: &Path) -> Result<(), String> {
     std::fs::create_dir_all(&options.dir).map_err(|error| error.to_string())?;
-    remove_oldest(&options.dir);
+    // There will be one more.
+    remove_oldest(&options.dir, |name| name.ends_with(ENDING), MOST - 1);
     let mut command = Command::new(&options.program);
     let length = format!("{}s", WATCHED.as_secs());
     command
@@ -191,15 +168,16 @@ fn examine(options: &EvidenceOptions, pid: u32, path: &Path) -> Result<(), Strin
     }
 }
 
-fn remove_oldest(dir: &Path) {
+/// Removes the oldest of these files, so that at most so many remain.
+pub(crate) fn remove_oldest(dir: &Path, is_one: impl Fn(&str) -> bool, most: usize) {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut bundles: Vec<(std::time::SystemTime, PathBuf)> = entries
-        .filter(|entry| entry.path().to_string_lossy().ends_with(ENDING))
+    let mut files: Vec<(std::time::SystemTime, PathBuf)> = entries
+        .filter(|entry| is_one(&entry.file_name().to_string_lossy()))
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
-    bundles.sort();
-    let beyond = (bundles.len() + 1).saturating_sub(MOST);
-    for (_, path) in bundles.into_iter().take(beyond) {
+    files.sort();
+    let beyond = files.len().saturating_sub(most);
+    for (_, path) in files.into_iter().take(beyond) {
         drop(std::fs::remove_file(path));
     }
 }
@@ -211,7 +189,8 @@ mod tests {
 
     use jiff::{SignedDuration, Timestamp};
 
-    use super::{EvidenceKeeper, EvidenceOptions, KeptEvidence, WAITING, name_of};
+    use super::{EvidenceKeeper, EvidenceOptions, KeptEvidence, name_of};
+    use crate::background_queue::WAITING;
     use crate::service::{ServiceKey, ServiceKind};
 
     fn service(name: &str) -> ServiceKey {
@@ -244,7 +223,7 @@ mod tests {
         let text = std::fs::read_to_string(next(&mut keeper).path.unwrap()).unwrap();
         assert!(text.starts_with("doctor 7 --for 10s -o "), "{text}");
         keeper.keep(&web, 7, 2, at + SignedDuration::from_hours(23));
-        assert!(!keeper.is_busy);
+        assert!(!keeper.queue.is_busy());
         keeper.keep(&web, 7, 3, at + SignedDuration::from_hours(25));
         assert_eq!(next(&mut keeper).finding, 3);
     }
@@ -283,7 +262,7 @@ mod tests {
         std::fs::write(strange, "").unwrap();
         let mut keeper = EvidenceKeeper::new(options(dir.path()));
         keeper.keep(&web, 7, 2, at + SignedDuration::from_hours(23));
-        assert!(!keeper.is_busy, "kept by the start before");
+        assert!(!keeper.queue.is_busy(), "kept by the start before");
         keeper.keep(&service("other"), 7, 3, at);
         assert_eq!(next(&mut keeper).finding, 3);
         keeper.keep(&web, 7, 4, at + SignedDuration::from_hours(25));

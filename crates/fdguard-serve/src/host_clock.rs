@@ -7,6 +7,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use fdguard_core::units::exact_seconds;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::own_cost::time_awake_and_asleep;
@@ -152,13 +153,10 @@ impl ClockNews {
         let Self::Believed(off) = self else {
             return None;
         };
-        let (way, seconds) = if off.is_negative() {
-            ("back", off.unsigned_abs().as_secs())
-        } else {
-            ("forward", off.unsigned_abs().as_secs())
-        };
+        let way = if off.is_negative() { "back" } else { "forward" };
+        let by = exact_seconds(Duration::from_secs(off.unsigned_abs().as_secs()));
         Some(format!(
-            "the clock was set {way} by {seconds} s: times before and after this differ by as much"
+            "the clock was set {way} by {by}: times before and after this differ by as much"
         ))
     }
 }

@@ -7,6 +7,7 @@
 //! ([`finding_book`]), which series are folded ([`metrics`]), when growth began ([`onset`]).
 //! [`Serving`] is the program around them.
 
+mod background_queue;
 pub mod budget;
 mod common_workload;
 mod count_track;

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use fdguard_core::units::exact_seconds;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -49,8 +50,8 @@ pub(crate) fn run(command: &mut Command, most: Duration) -> Result<ChildEnd, Str
     }
     let status = child.wait().map_err(failed)?;
     if is_late {
-        let most = most.as_secs();
-        return Err(format!("it did not end within {most} s and was killed"));
+        let most = exact_seconds(most);
+        return Err(format!("it did not end within {most} and was killed"));
     }
     let mut text = Vec::new();
     let read = messages
@@ -115,7 +116,7 @@ mod tests {
         let script = format!("trap '' TERM; sleep 1000 > {path}; sleep 1000");
         let reader = std::thread::spawn(move || std::fs::read(fifo).unwrap());
         let why = shell(&script, Duration::from_millis(200)).unwrap_err();
-        assert_eq!(why, "it did not end within 0 s and was killed");
+        assert_eq!(why, "it did not end within 0.2 s and was killed");
         assert!(reader.join().unwrap().is_empty());
     }
 }

@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use fdguard_proc::stat::TICKS_PER_SECOND;
 use fdguard_proc::{BootId, ProcKey};
 use jiff::Timestamp;
 
 use crate::program_stamp::ProgramStamp;
 use crate::service::ServiceKey;
 
-/// Ticks of start times in a second, on every architecture of Linux.
-pub(crate) const TICKS: f64 = 100.0;
 /// A service that was not running at the start may still continue its series for this long, in
 /// seconds: at boot fdguard serve is often there first.
 const AWAITED: f64 = 3600.0;
@@ -77,7 +76,8 @@ impl PastServices {
         let moment = self.moment?;
         let kept = self.services.remove(key)?;
         let is_old = |member: &ProcKey| {
-            *member == kept.process || member.start_ticks as f64 / TICKS <= moment.uptime
+            *member == kept.process
+                || member.start_ticks as f64 / f64::from(TICKS_PER_SECOND) <= moment.uptime
         };
         let is_continued = boot == moment.boot && members.iter().any(is_old);
         Some(match is_continued {

@@ -2,16 +2,16 @@
 //! operator named. `fdguard trace` runs in a process of its own, one at a time, once a day for each
 //! service.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::name_of;
+use crate::background_queue::{BackgroundQueue, BackgroundWork};
+use crate::evidence::{name_of, remove_oldest};
 use crate::limited_child::{self, GRACE};
 use crate::service::ServiceKey;
 
@@ -19,8 +19,6 @@ use crate::service::ServiceKey;
 const PAUSE: SignedDuration = SignedDuration::from_hours(24);
 /// Lines that a finding shows.
 const MOST_LINES: usize = 10;
-/// Traces that wait for the one in progress.
-const WAITING: usize = 8;
 /// Files of traces that are kept: three for each.
 const MOST_FILES: usize = 3 * 32;
 /// What the name of a file with the time of a service's last trace ends with.
@@ -77,21 +75,30 @@ pub(crate) struct TraceKeeper {
     options: TraceOptions,
     /// By the beginning of the file name. The traces of earlier starts count.
     traced: HashMap<String, Timestamp>,
-    waiting: VecDeque<WantedTrace>,
-    /// Not even begun.
-    missing: Vec<KeptTrace>,
-    is_busy: bool,
-    done: (Sender<KeptTrace>, Receiver<KeptTrace>),
+    queue: BackgroundQueue<WantedTrace>,
 }
 
 #[derive(Clone, Debug)]
 struct WantedTrace {
+    options: TraceOptions,
     pid: u32,
     finding: u64,
     stem: PathBuf,
 }
 
-impl WantedTrace {
+impl BackgroundWork for WantedTrace {
+    type Outcome = KeptTrace;
+
+    fn run(self) -> KeptTrace {
+        match trace(&self.options, self.pid, &self.stem) {
+            Ok(note) => KeptTrace {
+                finding: self.finding,
+                note,
+            },
+            Err(why) => self.failed(why),
+        }
+    }
+
     fn failed(self, why: String) -> KeptTrace {
         let note = TraceNote {
             lines: Vec::new(),
@@ -111,10 +118,7 @@ impl TraceKeeper {
         Self {
             traced: traced_before(&options.dir),
             options,
-            waiting: VecDeque::new(),
-            missing: Vec::new(),
-            is_busy: false,
-            done: channel(),
+            queue: BackgroundQueue::new("fdguard-trace"),
         }
     }
 
@@ -141,59 +145,23 @@ impl TraceKeeper {
             return false;
         }
         let wanted = WantedTrace {
+            options: self.options.clone(),
             pid,
             finding,
             stem: self.options.dir.join(format!("pid-{pid}")),
         };
-        if self.waiting.len() >= WAITING {
-            let why = format!("{WAITING} others are waiting");
-            self.missing.push(wanted.failed(why));
+        if !self.queue.push(wanted) {
             return false;
         }
         let name = name_of(service);
         note_time(&self.options.dir, &name, now);
         self.traced.insert(name, now);
-        self.waiting.push_back(wanted);
-        self.begin_next();
         true
-    }
-
-    fn begin_next(&mut self) {
-        if self.is_busy {
-            return;
-        }
-        let Some(wanted) = self.waiting.pop_front() else {
-            return;
-        };
-        let (options, done) = (self.options.clone(), self.done.0.clone());
-        let begun = wanted.clone();
-        let work = move || {
-            let kept = match trace(&options, wanted.pid, &wanted.stem) {
-                Ok(note) => KeptTrace {
-                    finding: wanted.finding,
-                    note,
-                },
-                Err(why) => wanted.failed(why),
-            };
-            // The loop may have ended.
-            drop(done.send(kept));
-        };
-        let thread = std::thread::Builder::new().name("fdguard-trace".to_owned());
-        match thread.stack_size(256 << 10).spawn(work) {
-            Ok(_) => self.is_busy = true,
-            Err(error) => self.missing.push(begun.failed(error.to_string())),
-        }
     }
 
     /// A trace that is done, or will not be made.
     pub(crate) fn take(&mut self) -> Option<KeptTrace> {
-        if let Some(missing) = self.missing.pop() {
-            return Some(missing);
-        }
-        let done = self.done.1.try_recv().ok()?;
-        self.is_busy = false;
-        self.begin_next();
-        Some(done)
+        self.queue.take()
     }
 }
 
@@ -222,28 +190,10 @@ fn traced_before(dir: &Path) -> HashMap<String, Timestamp> {
     traced
 }
 
-/// Removes the files of the oldest traces.
-fn remove_oldest(dir: &Path) {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let is_trace = |path: &Path| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.starts_with("pid-"))
-    };
-    let mut files: Vec<(std::time::SystemTime, PathBuf)> = entries
-        .filter(|entry| is_trace(&entry.path()))
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
-    files.sort();
-    let beyond = files.len().saturating_sub(MOST_FILES);
-    for (_, path) in files.into_iter().take(beyond) {
-        drop(std::fs::remove_file(path));
-    }
-}
-
 fn trace(options: &TraceOptions, pid: u32, stem: &Path) -> Result<TraceNote, String> {
     std::fs::create_dir_all(&options.dir).map_err(|error| error.to_string())?;
     let file = |ending: &str| stem.with_extension(ending);
-    remove_oldest(&options.dir);
+    remove_oldest(&options.dir, |name| name.starts_with("pid-"), MOST_FILES);
     let mut command = Command::new(&options.program);
     command
         .args(["trace", &pid.to_string(), "--json", "--for"])

@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use fdguard_proc::link::without_mark;
 use fdguard_proc::maps::{mappings, unescaped};
 
 /// Where open files are found by number.
@@ -99,7 +100,7 @@ fn find(pid: u32, module: &Path) -> ModuleFile {
 fn is_named(mapped: &[u8], module: &Path) -> bool {
     let mapped = unescaped(mapped);
     let module = module.as_os_str().as_bytes();
-    mapped == module || mapped.strip_suffix(b" (deleted)") == Some(module)
+    mapped == module || without_mark(&mapped) == module
 }
 
 /// `/proc/self/fd/17//usr/bin/nginx`: the open file and the module's own name in one.

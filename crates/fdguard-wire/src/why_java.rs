@@ -101,6 +101,15 @@ pub struct JavaList {
     pub count: u64,
 }
 
+impl JavaList {
+    fn next(words: &mut Words<'_, 8>) -> Self {
+        Self {
+            start: words.read(),
+            count: words.read(),
+        }
+    }
+}
+
 /// What the walker leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -143,38 +152,21 @@ impl JavaWalkHead {
     #[must_use]
     pub fn read(bytes: &[u8; Self::SIZE]) -> Self {
         let mut words = Words::<8>::of(bytes);
-        let mut next = || words.read();
-        let head = [(); 9].map(|()| next());
-        let [
-            magic,
-            nonce,
-            state,
-            taken,
-            heap,
-            stop,
-            error,
-            is_partial,
-            classes,
-        ] = head;
-        let mut list = || JavaList {
-            start: next(),
-            count: next(),
-        };
         Self {
-            magic,
-            nonce,
-            state,
-            taken,
-            heap,
-            stop,
-            error,
-            is_partial,
-            classes,
-            nodes: list(),
-            edges: list(),
-            roots: list(),
-            numbers: list(),
-            text: list(),
+            magic: words.read(),
+            nonce: words.read(),
+            state: words.read(),
+            taken: words.read(),
+            heap: words.read(),
+            stop: words.read(),
+            error: words.read(),
+            is_partial: words.read(),
+            classes: words.read(),
+            nodes: JavaList::next(&mut words),
+            edges: JavaList::next(&mut words),
+            roots: JavaList::next(&mut words),
+            numbers: JavaList::next(&mut words),
+            text: JavaList::next(&mut words),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The memory of a process: its regions, and the modules (program, libraries) that they belong to.
 
+use fdguard_proc::link;
 use fdguard_proc::maps::{self, MapsRegion};
 
 /// A line of `/proc/PID/maps`, of a file or not.
@@ -65,8 +66,7 @@ impl Module {
 
     /// Its file name without directories.
     pub(crate) fn name(&self) -> &[u8] {
-        let path = self.path.strip_suffix(b" (deleted)").unwrap_or(&self.path);
-        path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+        link::file_name(&self.path)
     }
 
     pub(crate) fn shown_name(&self) -> String {

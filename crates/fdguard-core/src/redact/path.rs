@@ -1,18 +1,18 @@
 //! Paths: each component on its own.
 
+use fdguard_proc::link::{DELETION_MARK, Link};
+
 use super::{Redactor, words};
 use crate::collapse;
 
-/// The kernel's mark at the end of a deleted name.
-const DELETED: &[u8] = b" (deleted)";
 /// Directories below `/dev` with user-chosen names.
 const NAMED_DEVICES: &[&[u8]] = &[b"shm", b"mqueue", b"mapper", b"disk", b"hugepages"];
 
 impl Redactor {
     /// A path, or any other name with slashes.
     pub fn path(&mut self, path: &[u8]) -> Vec<u8> {
-        if let Some(path) = path.strip_suffix(DELETED) {
-            return [&self.path(path), DELETED].concat();
+        if let Some(path) = path.strip_suffix(DELETION_MARK) {
+            return [&self.path(path), DELETION_MARK].concat();
         }
         if is_made_by_kernel(path) {
             return path.to_vec();
@@ -43,8 +43,8 @@ impl Redactor {
 
     /// The path of a program: its own name stays.
     pub fn program(&mut self, path: &[u8]) -> Vec<u8> {
-        if let Some(path) = path.strip_suffix(DELETED) {
-            return [&self.program(path), DELETED].concat();
+        if let Some(path) = path.strip_suffix(DELETION_MARK) {
+            return [&self.program(path), DELETION_MARK].concat();
         }
         let at = path
             .iter()
@@ -87,19 +87,14 @@ fn collapsed(stems: &[&[u8]]) -> Vec<Vec<u8>> {
 /// `pipe:[123]`, `anon_inode:[eventfd]`: it contains no private name.
 fn is_made_by_kernel(name: &[u8]) -> bool {
     const KINDS: &[&[u8]] = &[
-        b"pipe", b"socket", b"net", b"mnt", b"uts", b"ipc", b"pid", b"user", b"cgroup", b"time",
+        b"net", b"mnt", b"uts", b"ipc", b"pid", b"user", b"cgroup", b"time",
     ];
-    if name.starts_with(b"anon_inode:") {
-        return !name.contains(&b'/');
+    match Link::parse(name) {
+        Link::Anonymous(name) => !name.contains(&b'/'),
+        Link::Socket(_) | Link::Pipe(_) => true,
+        Link::Numbered { name, .. } => KINDS.contains(&name),
+        Link::Path { .. } | Link::Other(_) => false,
     }
-    let Some(at) = name.iter().position(|byte| *byte == b':') else {
-        return false;
-    };
-    let (kind, rest) = name.split_at(at);
-    let inside = rest
-        .strip_prefix(b":[")
-        .and_then(|rest| rest.strip_suffix(b"]"));
-    KINDS.contains(&kind) && inside.is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
 }
 
 /// Whether a path leads to a device that the kernel named.

@@ -1,5 +1,7 @@
 //! The phrases that several rules share.
 
+use fdguard_proc::link::is_nameless;
+
 use crate::count::as_f64;
 use crate::rising_group::RisingGroup;
 use crate::units::plural;
@@ -30,10 +32,8 @@ pub(super) fn subject(culprit: &RisingGroup) -> String {
 
 /// Whether a target adds nothing to its class: `pipe:[*]`, `inotify`.
 fn is_class(target: &Text, class: &Class) -> bool {
-    let kernel = ["pipe:", "anon_inode:", "socket:"];
     let bytes = target.as_bytes();
-    kernel.iter().any(|kind| bytes.starts_with(kind.as_bytes()))
-        || class.to_string().as_bytes() == bytes
+    is_nameless(bytes) || class.to_string().as_bytes() == bytes
 }
 
 /// How many of the descriptors that reached the same age were closed.

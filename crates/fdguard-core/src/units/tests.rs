@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::{
     LARGEST, LONGEST, SIZES, TIMES, clock, counted, duration, duration_from_seconds,
     exact_duration, exact_seconds, exact_size, milliseconds, moment, narrow_duration,
-    parse_duration, parse_positive_duration, parse_size, rate, short_duration, short_rate, size,
+    parse_duration, parse_positive_duration, parse_size, plural, rate, short_duration, short_rate,
+    singular, size, whole_milliseconds,
 };
 
 #[test]
@@ -31,6 +32,33 @@ fn times_as_people_write_them() {
         let length = Duration::from_millis(milliseconds);
         assert_eq!(parse_duration(text), Ok(length), "{text}");
     }
+}
+
+#[test]
+fn a_limit_is_in_whole_milliseconds() {
+    assert_eq!(whole_milliseconds(Duration::from_millis(500)), "500 ms");
+    assert_eq!(whole_milliseconds(Duration::from_secs(30)), "30000 ms");
+    assert_eq!(whole_milliseconds(Duration::from_micros(12_400)), "12 ms");
+}
+
+#[test]
+fn a_singular_is_what_has_this_plural() {
+    for noun in [
+        "socket",
+        "file",
+        "inotify",
+        "process",
+        "child",
+        "pty",
+        "watch",
+        "index",
+        "descriptor",
+        "epoll",
+        "day",
+    ] {
+        assert_eq!(singular(&plural(2_u32, noun)), noun);
+    }
+    assert_eq!(singular("data"), "data");
 }
 
 #[test]

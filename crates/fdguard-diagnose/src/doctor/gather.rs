@@ -7,7 +7,7 @@ use fdguard_core::explain;
 use fdguard_core::playbook::Playbook;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Gap, Pid, Snapshot, Summary, TcpState};
-use fdguard_probe::{Error as ProbeError, Options, Probe, Radar};
+use fdguard_probe::{Options, Probe, Radar, read_or_gaps};
 
 use super::{family, machine, runtime, watch};
 use crate::Error;
@@ -84,26 +84,9 @@ pub fn gather(
 }
 
 fn first_look(probe: &Probe, pids: &[Pid]) -> Result<(Vec<ProcessVisit>, Vec<Gap>), Error> {
-    let mut visits = Vec::new();
-    let mut gaps = Vec::new();
-    let mut first_error: Option<ProbeError> = None;
-    for seen in probe.snapshots(pids, Options::default()) {
-        match seen {
-            Ok(begin) => visits.push(visit(begin)),
-            Err(error) => {
-                gaps.push(Gap::new(
-                    error.to_string(),
-                    "the process could not be read",
-                    "run fdguard top to list the processes",
-                ));
-                first_error.get_or_insert(error);
-            }
-        }
-    }
-    match first_error {
-        Some(error) if visits.is_empty() => Err(error.into()),
-        _ => Ok((visits, gaps)),
-    }
+    let seen = probe.snapshots(pids, Options::default());
+    let (begins, gaps) = read_or_gaps(seen, |_| false)?;
+    Ok((begins.into_iter().map(visit).collect(), gaps))
 }
 
 pub(super) fn visit(begin: Snapshot) -> ProcessVisit {

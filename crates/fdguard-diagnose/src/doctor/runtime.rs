@@ -1,6 +1,7 @@
 //! Detects the language runtime of a program by the path of its executable.
 
 use fdguard_core::evidence::RuntimeInfo;
+use fdguard_proc::link::without_mark;
 
 /// The executables of interpreters and virtual machines, and their names.
 const RUNTIMES: &[(&str, &str)] = &[
@@ -20,8 +21,7 @@ const RUNTIMES: &[(&str, &str)] = &[
 
 /// The runtime of an executable; `None` for native programs.
 pub(super) fn detect(exe: &[u8]) -> Option<RuntimeInfo> {
-    let exe = std::str::from_utf8(exe).ok()?;
-    let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);
+    let exe = std::str::from_utf8(without_mark(exe)).ok()?;
     let base = exe.rsplit('/').next()?;
     let is_version = |c: char| c.is_ascii_digit() || c == '.';
     let (stem, name) = RUNTIMES.iter().find(|(stem, _)| {

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use fdguard_core::Gap;
+use fdguard_core::units::duration;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Smaller differences are inaccuracies of the clocks.
@@ -43,7 +44,7 @@ impl Reading {
         let set = (self.wall - before.wall) - (self.passed - before.passed);
         if slept > TOLERANCE {
             return Some(Gap::new(
-                format!("{slept:.0} s while the machine was suspended"),
+                format!("{} while the machine was suspended", duration(slept)),
                 "nothing runs on a suspended machine",
                 "none needed: rates exclude the time of suspension",
             ));
@@ -52,8 +53,8 @@ impl Reading {
             let way = if set > 0.0 { "ahead" } else { "back" };
             Gap::new(
                 format!(
-                    "the clock was set {way} by {:.0} s during the watch",
-                    set.abs()
+                    "the clock was set {way} by {} during the watch",
+                    duration(set.abs())
                 ),
                 "a user or a time service set the clock",
                 "none needed: rates use the monotonic clock; the start and end times do not match",
@@ -87,10 +88,10 @@ mod tests {
         assert!(
             slept
                 .what
-                .starts_with("3600 s while the machine was suspended"),
+                .starts_with("60 min while the machine was suspended"),
             "{slept:?}"
         );
         let set = at(11.0, 11.0, 1e9 - 3599.0).gap_since(&before).unwrap();
-        assert!(set.what.contains("set back by 3600 s"), "{set:?}");
+        assert!(set.what.contains("set back by 60 min"), "{set:?}");
     }
 }

@@ -10,7 +10,7 @@ use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::timeline::Look;
 use fdguard_core::watch::Watch;
 use fdguard_core::workload::ProcessGroup;
-use fdguard_core::{Gap, Pid, Text};
+use fdguard_core::{Gap, Pid, RowKey, Text};
 use fdguard_probe::Probe;
 use fdguard_process::random;
 use fdguard_process::signals::Signals;
@@ -92,7 +92,7 @@ pub struct LiveWatch<'p> {
     watched: Vec<WatchTarget<'p>>,
     /// Ended processes without a successor, with their commands, latest last.
     vacant: Vec<(u32, Text)>,
-    known: HashSet<(Pid, Option<u64>)>,
+    known: HashSet<RowKey>,
     /// The number of processes seen so far.
     seen: u32,
     watch: Watch,
@@ -275,7 +275,7 @@ impl<'p> LiveWatch<'p> {
             self.vacant.drain(..long_ago);
             // Its descriptors may no longer be listed; the count may still be readable.
             if trouble == Trouble::Denied && !last {
-                self.known.retain(|(known, _)| *known != pid);
+                self.known.retain(|known| known.pid != pid);
                 self.add_if_new(pid, Place::Of(id))?;
             }
         }
@@ -333,7 +333,7 @@ impl<'p> LiveWatch<'p> {
         let id = self.seen;
         let one = WatchTarget::new(self.probe, id, pid)?;
         let process = one.watcher.process()?;
-        if !self.known.insert((pid, process.start_ticks)) {
+        if !self.known.insert(process.row_key()) {
             return Ok(());
         }
         self.seen += 1;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fdguard_core::timeline::{Look, LookChange, Sighting};
-use fdguard_core::{FdEntry, Pid};
+use fdguard_core::Pid;
+use fdguard_core::timeline::Look;
 use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
 
 use super::budget::{Budget, CostMeter};
@@ -131,7 +131,7 @@ impl<'p> WatchTarget<'p> {
         let mut look = Look {
             at: seconds(now),
             count: Some(tick.count),
-            table: tick.listed.then(|| change(&tick)),
+            table: tick.change(),
             ..Look::default()
         };
         // A starting program opens files: its table was just listed.
@@ -158,13 +158,4 @@ fn absorb(tick: &mut WatcherTick, again: WatcherTick) {
     tick.opened.extend(again.opened);
     tick.closed.extend(again.closed);
     tick.changed.extend(again.changed);
-}
-
-fn change(tick: &WatcherTick) -> LookChange {
-    let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
-    LookChange {
-        opened: sightings(&tick.opened),
-        closed: tick.closed.clone(),
-        changed: sightings(&tick.changed),
-    }
 }

@@ -1,7 +1,9 @@
 //! Why a registry could not be opened, read or changed.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use fdguard_core::units::exact_seconds;
 use rusqlite::ErrorCode;
 
 use super::state::{Owner, RowState, TransitionRefusal};
@@ -52,7 +54,7 @@ pub enum Error {
         what: &'static str,
     },
     /// Other processes kept writing.
-    #[error("registry {} was locked for {seconds} s: {holder}", path.display())]
+    #[error("registry {} was locked for {}: {holder}", path.display(), exact_seconds(Duration::from_secs(*seconds)))]
     Busy {
         /// The registry.
         path: PathBuf,

@@ -168,13 +168,8 @@ impl Store {
                 owner: owner.clone(),
                 present: lives,
             };
-            let row = write(transaction, stepped(transaction, id, &step, None)?)?;
-            Ok(Claim {
-                id: row.id,
-                version: row.version,
-                owner: owner.clone(),
-                took_over_from: before,
-            })
+            let row = stepped(transaction, id, &step, None)?;
+            Ok(claim(write(transaction, row)?, owner, before))
         })
     }
 
@@ -190,13 +185,8 @@ impl Store {
                 version,
                 owner: owner.clone(),
             };
-            let row = write(transaction, stepped(transaction, id, &step, Some(version))?)?;
-            Ok(Claim {
-                id: row.id,
-                version: row.version,
-                owner: owner.clone(),
-                took_over_from: before,
-            })
+            let row = stepped(transaction, id, &step, Some(version))?;
+            Ok(claim(write(transaction, row)?, owner, before))
         })
     }
 
@@ -280,6 +270,16 @@ fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<RegistryRow
     let sql = format!("SELECT {COLUMNS} FROM entries WHERE id = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
     statement.query_row([id], read).optional()
+}
+
+/// The right of an owner to end what a row is about.
+fn claim(row: RegistryRow, owner: &Owner, took_over_from: Option<Owner>) -> Claim {
+    Claim {
+        id: row.id,
+        version: row.version,
+        owner: owner.clone(),
+        took_over_from,
+    }
 }
 
 /// The entry after a transition, not yet written.

@@ -6,6 +6,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fdguard_core::units::whole_milliseconds;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
@@ -139,7 +140,7 @@ async fn connect_any(
 }
 
 fn late(share: Duration) -> String {
-    format!("no response within {} ms", share.as_millis())
+    format!("no response within {}", whole_milliseconds(share))
 }
 
 /// The outer error ends the call; the inner one leads to the next address.

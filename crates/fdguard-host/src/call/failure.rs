@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use fdguard_core::units::whole_milliseconds;
+
 use super::abort::AbortReason;
 use super::state::CallPhase;
 
@@ -38,7 +40,7 @@ pub enum CallFailure {
         why: String,
     },
     /// A limit of time was reached.
-    #[error("{limit} of {} ms exceeded", after.as_millis())]
+    #[error("{limit} of {} exceeded", whole_milliseconds(*after))]
     Timeout {
         /// Which one.
         limit: TimeLimit,

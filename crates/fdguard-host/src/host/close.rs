@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use fdguard_core::log_event::{LogEvent, LogValue};
+use fdguard_core::units::whole_milliseconds;
 
 use super::entry::{Entry, ended, word};
 use super::{Host, Inner, limits};
@@ -105,9 +106,8 @@ impl Inner {
         let closed = match tokio::time::timeout(self.options.close_within, &mut closing).await {
             Ok(closed) => closed,
             Err(_elapsed) => {
-                let within = self.options.close_within.as_millis();
-                let late =
-                    format!("the session did not close within {within} ms; closing continues");
+                let within = whole_milliseconds(self.options.close_within);
+                let late = format!("the session did not close within {within}; closing continues");
                 let receipt = Receipt::unknown(&entry.id, reason, late);
                 self.tell_closed("session_close_late", &entry, &receipt);
                 entry.tell_end(receipt);

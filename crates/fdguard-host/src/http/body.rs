@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use fdguard_core::units::exact_seconds;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -44,7 +45,7 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result
             Err(Problem::new(StatusCode::BAD_REQUEST, "bad-body", detail))
         }
         Err(_) => {
-            let detail = format!("request body not received within {} s", WITHIN.as_secs());
+            let detail = format!("request body not received within {}", exact_seconds(WITHIN));
             let status = StatusCode::REQUEST_TIMEOUT;
             Err(Problem::new(status, "too-slow", detail))
         }

@@ -1,26 +1,22 @@
 //! The server: accepts a bounded number of connections, each for a bounded time, and ends all of
 //! them on shutdown.
 
-use std::convert::Infallible;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
+use fdguard_core::units::exact_seconds;
 use fdguard_http::{
-    Answering, ClientLink, ConnectionPlace, Door, Late, ListeningSocket, Pace, PacedStream, Places,
-    Problem, guard, refuse, until_sent,
+    ClientLink, ConnectionEnd, ConnectionPlace, ConnectionRules, Door, Late, ListeningSocket,
+    Places, Problem, accept_links, forbid_keeping, guard, refuse, serve_connection,
 };
-use http::{HeaderValue, Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,8 +27,8 @@ use crate::scope::{Scope, Scopes};
 
 /// The largest head of a request.
 const HEAD: usize = 32 << 10;
-/// Pause after a failed accept: the table is full, and an immediate retry would not help.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long the sentence for a slow client may take.
+const LAST_WORD: Duration = Duration::from_millis(100);
 /// Connections accepted when the host's descriptor table is almost full: enough to query its
 /// health.
 const FEW: usize = 8;
@@ -113,19 +109,11 @@ struct Doorkeeper {
 
 impl Doorkeeper {
     async fn keep(self: Arc<Self>, listening: ListeningSocket) {
-        let closing = self.api.closing.clone();
-        loop {
-            let taken = tokio::select! {
-                taken = listening.accept() => taken,
-                () = closing.cancelled() => return,
-            };
-            match taken {
-                Ok((link, door)) => self.accept_link(link, door),
-                // The client disconnected while it waited.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
-        }
+        let closing = &self.api.closing;
+        accept_links(&listening, closing, |link, door| {
+            self.accept_link(link, door)
+        })
+        .await;
     }
 
     fn accept_link(self: &Arc<Self>, link: ClientLink, door: Door) {
@@ -158,57 +146,31 @@ impl Doorkeeper {
         door: Door,
         place: ConnectionPlace,
     ) {
-        let pace = Pace::new();
-        let keeper = Arc::clone(&self);
-        let own = pace.clone();
+        // Kept until a client that was late has been told.
         let place = Arc::new(place);
-        let known = Arc::clone(&place);
-        let service = service_fn(move |request: Request<Incoming>| {
-            let keeper = Arc::clone(&keeper);
-            let answering = own.busy();
-            if guard::has_token(&keeper.api.settings.access(), request.headers()) {
-                known.know();
-            }
-            async move { Ok::<_, Infallible>(keeper.answer(request, door, answering).await) }
-        });
-        let io = TokioIo::new(PacedStream {
-            stream,
-            pace: pace.clone(),
-        });
-        let mut connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(None)
-            .max_header_size(HEAD)
-            .max_buf_size(HEAD.max(64 << 10))
-            .serve_connection(io, service);
-        let late = tokio::select! {
-            late = in_time(&mut connection, &pace, &self.api) => late,
-            () = place.evicted() => {
-                self.api.counts.evicted.add();
-                return;
-            }
+        let api = Arc::clone(&self.api);
+        let rules = ConnectionRules {
+            head: HEAD,
+            limits: api.settings.pace(),
+            closing: &api.closing,
         };
-        if late == Some(Late::Answer) {
-            self.api.counts.unread.add();
-        }
-        if late == Some(Late::Head) {
-            self.api.counts.too_slow.add();
-            let mut stream = connection.into_parts().io.into_inner().stream;
-            let within = self.api.settings.head_within.as_secs_f64();
-            let detail = format!("request headers not received within {within} s");
-            let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", detail);
-            let text = refuse::text(&problem);
-            // A client that sends slowly may not read either: it is not waited for.
-            drop(timeout(PAUSE, stream.write_all(&text)).await);
+        let is_known = |headers: &HeaderMap| guard::has_token(&api.settings.access(), headers);
+        let answer = move |request| {
+            let keeper = Arc::clone(&self);
+            async move { keeper.answer(request, door).await }
+        };
+        match serve_connection(stream, Arc::clone(&place), rules, is_known, answer).await {
+            ConnectionEnd::Over | ConnectionEnd::Late(Late::Request, _) => {}
+            ConnectionEnd::Evicted => api.counts.evicted.add(),
+            ConnectionEnd::Late(Late::Answer, _) => api.counts.unread.add(),
+            ConnectionEnd::Late(Late::Head, stream) => {
+                api.counts.too_slow.add();
+                say_too_slow(stream, api.settings.head_within).await;
+            }
         }
     }
 
-    async fn answer(
-        &self,
-        request: Request<Incoming>,
-        door: Door,
-        answering: Answering,
-    ) -> Response {
+    async fn answer(&self, request: Request<Incoming>, door: Door) -> Response {
         let (mut parts, body) = request.into_parts();
         let _no_other = parts.extensions.insert(door);
         let mut response = match guard::check_names(&self.api.settings.access(), door, &parts) {
@@ -222,46 +184,16 @@ impl Doorkeeper {
             }
         };
         self.api.counts.answered(response.status());
-        let headers = response.headers_mut();
-        let no_store = HeaderValue::from_static("no-store");
-        headers.entry(header::CACHE_CONTROL).or_insert(no_store);
-        let nosniff = HeaderValue::from_static("nosniff");
-        headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-        until_sent(response, answering)
+        forbid_keeping(&mut response);
+        response
     }
 }
 
-/// Drives a connection to its end or to a timeout, and returns which timeout. When the server
-/// closes, it ends after the current request.
-async fn in_time<S, B>(
-    connection: &mut http1::Connection<TokioIo<PacedStream<S>>, B>,
-    pace: &Pace,
-    api: &Api,
-) -> Option<Late>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    B: hyper::service::HttpService<Incoming, ResBody = Body>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let mut sleep = std::pin::pin!(sleep_until(Instant::now()));
-    let mut closing = std::pin::pin!(api.closing.cancelled());
-    let mut is_told = false;
-    std::future::poll_fn(move |context| {
-        if !is_told && closing.as_mut().poll(context).is_ready() {
-            is_told = true;
-            Pin::new(&mut *connection).graceful_shutdown();
-        }
-        // How a connection failed is its caller's knowledge.
-        if Pin::new(&mut *connection).poll(context).is_ready() {
-            return std::task::Poll::Ready(None);
-        }
-        let Some((due, late)) = pace.deadline(&api.settings.pace()) else {
-            return std::task::Poll::Pending;
-        };
-        if sleep.deadline() != due {
-            sleep.as_mut().reset(due);
-        }
-        sleep.as_mut().poll(context).map(|()| Some(late))
-    })
-    .await
+/// A client that sends slowly may not read either: it is not waited for.
+async fn say_too_slow(mut stream: impl AsyncWrite + Unpin, within: Duration) {
+    let within = exact_seconds(within);
+    let detail = format!("request headers not received within {within}");
+    let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", detail);
+    let text = refuse::text(&problem);
+    drop(timeout(LAST_WORD, stream.write_all(&text)).await);
 }

@@ -46,6 +46,15 @@ pub(super) async fn run_look(program: &Path, words: &[String]) -> Result<Value, 
 
 /// The start plan, and the read ends of its two outputs.
 fn plan(program: &Path, words: &[String]) -> std::io::Result<(Plan, [OwnedFd; 2])> {
+    let command = std::iter::once(program.as_os_str().to_owned());
+    let command = command.chain(words.iter().map(OsString::from)).collect();
+    let mut plan = Plan::new(command, std::env::vars_os().collect());
+    let outputs = capture(&mut plan)?;
+    Ok((plan, outputs))
+}
+
+/// Lets a program read nothing, and returns the read ends of its two outputs.
+pub(super) fn capture(plan: &mut Plan) -> std::io::Result<[OwnedFd; 2]> {
     let input = open(
         c"/dev/null",
         OFlags::RDONLY | OFlags::CLOEXEC,
@@ -53,11 +62,8 @@ fn plan(program: &Path, words: &[String]) -> std::io::Result<(Plan, [OwnedFd; 2]
     )?;
     let (out, their_out) = pipe_with(PipeFlags::CLOEXEC)?;
     let (err, their_err) = pipe_with(PipeFlags::CLOEXEC)?;
-    let command = std::iter::once(program.as_os_str().to_owned());
-    let command = command.chain(words.iter().map(OsString::from)).collect();
-    let mut plan = Plan::new(command, std::env::vars_os().collect());
     plan.stdio = [input, their_out, their_err].map(|fd| Some(Arc::new(fd)));
-    Ok((plan, [out, err]))
+    Ok([out, err])
 }
 
 /// Reads all of it up to a limit; the rest is read and dropped, so that the writer can finish.

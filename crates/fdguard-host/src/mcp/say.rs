@@ -1,5 +1,6 @@
 //! Text of tool results: the output, then one line about how the command ended.
 
+use fdguard_core::units::{duration_from_seconds, whole_milliseconds};
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -61,8 +62,9 @@ pub(super) fn tried(ended: TrialEnd) -> CallToolResult {
         }
     }
     let (status, ms) = (ended.status, ended.took.as_millis());
+    let took = whole_milliseconds(ended.took);
     let shown = status.map_or("unknown".to_owned(), |status| status.to_string());
-    text.push_str(&format!("\n[exit status {shown}, {ms} ms]"));
+    text.push_str(&format!("\n[exit status {shown}, {took}]"));
     let Some(mut document) = ended.document else {
         return CallToolResult::error(vec![ContentBlock::text(text)]);
     };
@@ -137,11 +139,12 @@ fn add(text: &mut String, head: &str, output: &ExecOutput) {
 
 /// How it ended, how much output is missing, and whether variables are lost.
 fn last_line(done: &ExecResult) -> String {
-    let ms = done.ms.round();
+    let took = duration_from_seconds(done.ms / 1e3).unwrap_or_default();
+    let took = whole_milliseconds(took);
     let end = match done.outcome {
-        ExecOutcome::Exited { status } => format!("exit status {status}, {ms} ms"),
-        ExecOutcome::Interrupted => format!("interrupted after {ms} ms"),
-        ExecOutcome::TimedOut => format!("timed out: interrupted after {ms} ms"),
+        ExecOutcome::Exited { status } => format!("exit status {status}, {took}"),
+        ExecOutcome::Interrupted => format!("interrupted after {took}"),
+        ExecOutcome::TimedOut => format!("timed out: interrupted after {took}"),
         ExecOutcome::ProgramEnded { status } => {
             let status = status.map_or("unknown".to_owned(), |status| status.to_string());
             format!("the interpreter exited with status {status}; the next call starts a new one")

@@ -5,18 +5,16 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fdguard_core::units::exact_seconds;
 use fdguard_process::plan::Plan;
 use fdguard_process::tree::Exit;
-use rustix::fs::{Mode, OFlags, open};
-use rustix::pipe::{PipeFlags, pipe_with};
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
-use super::look::{LARGEST, read};
+use super::look::{LARGEST, capture, read};
 use super::report_pipe::ReportPipe;
 use crate::Error;
 use crate::scope::Program;
@@ -91,9 +89,9 @@ impl Trial {
         let Ok((exit, document, stdout, stderr)) =
             tokio::time::timeout(self.limit + SPARE, all).await
         else {
-            let limit = (self.limit + SPARE).as_secs();
+            let limit = exact_seconds(self.limit + SPARE);
             return Err(Error::Bad(format!(
-                "not finished after {limit} s: the program and its children were killed"
+                "not finished after {limit}: the program and its children were killed"
             )));
         };
         Ok(TrialEnd {
@@ -136,13 +134,6 @@ impl Trial {
     }
 
     fn plan(&self, program: &Path) -> std::io::Result<(Plan, ReportPipe, [OwnedFd; 2])> {
-        let input = open(
-            c"/dev/null",
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        let (out, their_out) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (err, their_err) = pipe_with(PipeFlags::CLOEXEC)?;
         let report = ReportPipe::new()?;
         let mut words = vec![program.as_os_str().to_owned()];
         words.extend(self.words.iter().map(OsString::from));
@@ -152,8 +143,8 @@ impl Trial {
         words.extend(self.command.iter().map(OsString::from));
         let mut plan = Plan::new(words, self.environment());
         plan.dir.clone_from(&self.dir);
-        plan.stdio = [input, their_out, their_err].map(|fd| Some(Arc::new(fd)));
-        Ok((plan, report, [out, err]))
+        let outputs = capture(&mut plan)?;
+        Ok((plan, report, outputs))
     }
 
     fn environment(&self) -> Vec<(OsString, OsString)> {

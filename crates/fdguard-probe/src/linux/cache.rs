@@ -4,6 +4,7 @@
 use std::hash::{Hash as _, Hasher as _};
 
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId};
+use fdguard_proc::link::DELETION_MARK;
 use rustc_hash::FxHasher;
 
 /// The state of a descriptor.
@@ -147,7 +148,7 @@ fn link_of(entry: &FdEntry) -> Option<Vec<u8>> {
         Detail::Pipe(pipe) if pipe.path.is_none() => {
             entry.id.map(|id| format!("pipe:[{}]", id.ino).into_bytes())
         }
-        Detail::File(file) if entry.deleted => Some([file.path.as_bytes(), b" (deleted)"].concat()),
+        Detail::File(file) if entry.deleted => Some([file.path.as_bytes(), DELETION_MARK].concat()),
         Detail::File(file) => Some(file.path.as_bytes().to_vec()),
         _ => None,
     }

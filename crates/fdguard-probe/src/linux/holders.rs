@@ -7,6 +7,7 @@
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use fdguard_core::detail::FileLock;
+use fdguard_core::units::counted;
 use fdguard_core::{Fd, Gap, Mode, Pid, Text};
 use fdguard_proc::fdinfo::Fdinfo;
 use fdguard_proc::link::Link;
@@ -357,7 +358,10 @@ fn unread_gap(unread: &[Pid]) -> Option<Gap> {
     let first = unread.first()?;
     let who = match unread.len() {
         1 => format!("process {first} has"),
-        n => format!("{n} processes (the first is {first}) have"),
+        n => format!(
+            "{} (the first is {first}) have",
+            counted(n as u64, "process")
+        ),
     };
     Some(Gap::new(
         format!("whether {who} the file open"),

@@ -5,16 +5,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::{Pid, Text};
-use fdguard_proc::{cmdline, limits, stat::ProcStat, status::ProcStatus, system_stat};
+use fdguard_proc::{
+    cmdline, limits,
+    stat::{ProcStat, TICKS_PER_SECOND},
+    status::ProcStatus,
+    system_stat,
+};
 use jiff::Timestamp;
 use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::{Probe, files, rlimit};
 use crate::Error;
-
-/// Clock ticks in a second: fixed by the kernel's interface on every supported platform.
-const TICKS: i64 = 100;
 
 /// The content of a process's small files.
 #[derive(Debug)]
@@ -120,7 +122,7 @@ impl Probe {
             .boot
             .get_or_init(|| system_stat::boot_time(&files::read(&self.proc, c"stat").ok()?)))?
         .checked_mul(1000)?
-        .checked_add(ticks.checked_mul(1000 / TICKS)?)?;
+        .checked_add(ticks.checked_mul(1000 / i64::from(TICKS_PER_SECOND))?)?;
         Timestamp::from_millisecond(milliseconds).ok()
     }
 

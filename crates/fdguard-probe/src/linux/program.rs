@@ -2,6 +2,7 @@
 //! container. Another stamp after a restart means that a file was replaced.
 
 use fdguard_core::{Pid, Text};
+use fdguard_proc::link;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat};
 use serde::{Deserialize, Serialize};
 
@@ -59,9 +60,7 @@ impl Probe {
     #[must_use]
     pub fn executable_name(&self, pid: Pid) -> Option<Text> {
         let path = files::read_link(&self.proc, format!("{pid}/exe")).ok()?;
-        let name = path.rsplit(|byte| *byte == b'/').next()?;
-        let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
-        Some(Text::from(name))
+        Some(Text::from(link::file_name(&path)))
     }
 
     /// A regular file at a path as the process sees it; `None` if there is none, or it cannot be

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use fdguard_core::{Pid, SelectUse, Text};
+use fdguard_proc::link;
 use fdguard_proc::maps::{self, MapsEntry};
 use fdguard_proc::stat::ProcStat;
 use rustc_hash::FxHashSet;
@@ -145,7 +146,7 @@ impl Look<'_> {
         let path = maps::unescaped(mapping.path);
         let inside = [b"root", path.as_slice()].concat();
         let found = self.open(inside, Some(mapping.ino));
-        if found.is_err() && path.ends_with(b" (deleted)") {
+        if found.is_err() && path.ends_with(link::DELETION_MARK) {
             return Err("the file was deleted: only root can open it".to_owned());
         }
         found
@@ -181,8 +182,7 @@ fn denied(what: &str) -> String {
 }
 
 fn file_name(path: &[u8]) -> Text {
-    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-    Text::from(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path))
+    Text::from(link::file_name(path))
 }
 
 /// The list of mappings. The kernel returns it a page at a time: only an empty read is the end.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use fdguard_core::snapshot::{Ceilings, Process};
-use fdguard_core::timeline::{ChildCount, Look};
+use fdguard_core::timeline::{ChildCount, Look, LookChange, Sighting};
 use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Text, Tier};
 use fdguard_proc::comm;
 use fdguard_proc::stat::ProcStat;
@@ -38,6 +38,19 @@ pub struct WatcherTick {
     pub closed: Vec<Fd>,
     /// The same descriptors, but of another class or name than before.
     pub changed: Vec<FdEntry>,
+}
+
+impl WatcherTick {
+    /// What a timeline keeps of it; `None` if the table was not listed.
+    #[must_use]
+    pub fn change(&self) -> Option<LookChange> {
+        let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
+        self.listed.then(|| LookChange {
+            opened: sightings(&self.opened),
+            closed: self.closed.clone(),
+            changed: sightings(&self.changed),
+        })
+    }
 }
 
 /// Watches the table of one process. An equal count can hide a replacement: callers that must know

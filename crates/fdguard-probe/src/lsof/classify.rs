@@ -5,11 +5,10 @@ use fdguard_core::detail::{
     FileDetail, FileLock, Memfd, OtherDetail, PipeDetail, PipeEnd, PtyDetail,
 };
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
+use fdguard_proc::link::DELETION_MARK;
 
 use super::{anonymous, socket};
 use crate::parse::lsof::LsofSet;
-
-const MARK: &[u8] = b" (deleted)";
 
 /// What applies to all descriptors of a process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +105,7 @@ fn identity(set: &LsofSet<'_>, is_socket: bool) -> Option<FileId> {
 /// The name without the kernel's mark, and whether the file has lost its last name. The link count
 /// decides: a name may end in the mark itself.
 fn undeleted(name: &[u8], links: Option<u64>) -> (&[u8], bool) {
-    let bare = name.strip_suffix(MARK);
+    let bare = name.strip_suffix(DELETION_MARK);
     match links {
         Some(0) => (bare.unwrap_or(name), true),
         Some(_) => (name, false),
@@ -121,7 +120,7 @@ fn regular(
     set: &LsofSet<'_>,
     id: Option<FileId>,
 ) -> Thing {
-    let marked = name.ends_with(MARK);
+    let marked = name.ends_with(DELETION_MARK);
     if let (true, true, Some(memory)) = (marked, deleted, path.strip_prefix(b"/memfd:")) {
         return Thing {
             class: Class::Memfd,

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fdguard_core::sqlite_uri::sqlite_uri;
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use rustix::fs::FlockOperation;
@@ -248,15 +249,7 @@ impl StoreFile {
     /// `None` if there is none that can be read.
     pub(crate) fn open_unchangeable(options: StoreOptions) -> Option<Self> {
         let lock = File::open(&options.path).ok()?;
-        let mut address = b"file:".to_vec();
-        for byte in options.path.as_os_str().as_encoded_bytes() {
-            match byte {
-                b'%' | b'?' | b'#' => address.extend(format!("%{byte:02x}").bytes()),
-                byte => address.push(*byte),
-            }
-        }
-        address.extend(b"?immutable=1");
-        let address = String::from_utf8(address).ok()?;
+        let address = sqlite_uri(&options.path, "immutable=1");
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(address, flags).ok()?;
         let found: i64 = pragma(&connection, "user_version").ok()?;

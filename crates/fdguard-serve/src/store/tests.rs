@@ -1,6 +1,8 @@
 //! The history survives what happens to files.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -116,6 +118,24 @@ fn what_is_written_is_read_back() {
     assert_eq!(read_services(&path).unwrap().len(), 3);
     let (_, highest) = file.accepted().unwrap();
     assert_eq!(highest, 41, "numbers of findings continue");
+}
+
+#[test]
+fn a_history_of_any_name_opens_where_nothing_can_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [&b"50%25 a.db"[..], b"what?.db", b"a#1&b=c.db", b"\xff.db"] {
+        let path = dir.path().join(OsStr::from_bytes(name));
+        let (mut file, _) = StoreFile::open(options(&path, 1 << 26), minute(0)).unwrap();
+        let events = HistoryBatch {
+            events: vec![(web(), opened(50))],
+            ..HistoryBatch::default()
+        };
+        file.write(&events).unwrap();
+        drop(file);
+        let kept = StoreFile::open_unchangeable(options(&path, 1 << 26));
+        let (_, highest) = kept.expect("it opens").accepted().unwrap();
+        assert_eq!(highest, 41, "{}", path.display());
+    }
 }
 
 #[test]

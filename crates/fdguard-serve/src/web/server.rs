@@ -1,25 +1,20 @@
 //! Accepts a bounded number of connections, each for a bounded time, with or without TLS.
 
-use std::convert::Infallible;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use fdguard_http::{
-    ClientLink, ConnectionPlace, Door, ListeningSocket, Pace, PaceLimits, PacedStream, Places,
-    guard, refuse, until_sent,
+    ClientLink, ConnectionPlace, ConnectionRules, Door, ListeningSocket, PaceLimits, Places,
+    accept_links, forbid_keeping, guard, refuse, serve_connection,
 };
-use http::{HeaderValue, Request, header};
+use http::{HeaderMap, Request};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,8 +22,6 @@ use super::api::WebApi;
 
 /// The largest head of a request.
 const HEAD: usize = 16 << 10;
-/// Pause after a failed accept: the table is full, and an immediate retry would not help.
-const PAUSE: Duration = Duration::from_millis(100);
 /// A TLS handshake must be done within this time.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -81,18 +74,8 @@ struct WebDoor {
 
 impl WebDoor {
     async fn keep(self: Arc<Self>, listening: ListeningSocket) {
-        let closing = self.api.closing.clone();
-        loop {
-            let taken = tokio::select! {
-                taken = listening.accept() => taken,
-                () = closing.cancelled() => return,
-            };
-            match taken {
-                Ok((link, door)) => self.accept(link, door),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
-        }
+        let closing = &self.api.closing;
+        accept_links(&listening, closing, |link, door| self.accept(link, door)).await;
     }
 
     fn accept(self: &Arc<Self>, link: ClientLink, door: Door) {
@@ -126,35 +109,19 @@ impl WebDoor {
         door: Door,
         place: ConnectionPlace,
     ) {
-        let pace = Pace::new();
-        let (keeper, own) = (Arc::clone(&self), pace.clone());
-        let place = Arc::new(place);
-        let known = Arc::clone(&place);
-        let service = service_fn(move |request: Request<Incoming>| {
-            let keeper = Arc::clone(&keeper);
-            let answering = own.busy();
-            if keeper.api.settings.may_view(request.headers()).is_ok() {
-                known.know();
-            }
-            async move {
-                let response = keeper.answer(request, door).await;
-                Ok::<_, Infallible>(until_sent(response, answering))
-            }
-        });
-        let stream = PacedStream {
-            stream,
-            pace: pace.clone(),
+        let api = Arc::clone(&self.api);
+        let rules = ConnectionRules {
+            head: HEAD,
+            limits: LIMITS,
+            closing: &api.closing,
         };
-        let mut connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(None)
-            .max_header_size(HEAD)
-            .max_buf_size(64 << 10)
-            .serve_connection(TokioIo::new(stream), service);
-        tokio::select! {
-            () = in_time(&mut connection, &pace, &self.api.closing) => {}
-            () = place.evicted() => {}
-        }
+        let is_known = |headers: &HeaderMap| api.settings.may_view(headers).is_ok();
+        let answer = move |request| {
+            let keeper = Arc::clone(&self);
+            async move { keeper.answer(request, door).await }
+        };
+        let place = Arc::new(place);
+        let _end = serve_connection(stream, place, rules, is_known, answer).await;
     }
 
     async fn answer(&self, request: Request<Incoming>, door: Door) -> Response {
@@ -170,44 +137,7 @@ impl WebDoor {
                 Err(never) => match never {},
             },
         };
-        let headers = response.headers_mut();
-        let no_store = HeaderValue::from_static("no-store");
-        headers.entry(header::CACHE_CONTROL).or_insert(no_store);
-        let nosniff = HeaderValue::from_static("nosniff");
-        headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+        forbid_keeping(&mut response);
         response
     }
-}
-
-/// Drives a connection to its end or to a timeout. When the server closes, it ends after the
-/// current request.
-async fn in_time<S, B>(
-    connection: &mut http1::Connection<TokioIo<PacedStream<S>>, B>,
-    pace: &Pace,
-    closing: &CancellationToken,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    B: hyper::service::HttpService<Incoming, ResBody = Body>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let mut sleep = std::pin::pin!(sleep_until(Instant::now()));
-    let mut closing = std::pin::pin!(closing.cancelled());
-    let mut is_told = false;
-    std::future::poll_fn(move |context| {
-        if !is_told && closing.as_mut().poll(context).is_ready() {
-            is_told = true;
-            Pin::new(&mut *connection).graceful_shutdown();
-        }
-        if Pin::new(&mut *connection).poll(context).is_ready() {
-            return std::task::Poll::Ready(());
-        }
-        let Some((due, _)) = pace.deadline(&LIMITS) else {
-            return std::task::Poll::Pending;
-        };
-        if sleep.deadline() != due {
-            sleep.as_mut().reset(due);
-        }
-        sleep.as_mut().poll(context)
-    })
-    .await;
 }

@@ -25,15 +25,7 @@ pub struct Values(pub(super) BTreeMap<&'static str, ConfigValue>);
 impl Values {
     /// Sets a value, replacing an earlier one.
     pub fn set(&mut self, key: &'static str, texts: Vec<String>, source: ValueSource) {
-        let checks = Vec::new();
-        self.0.insert(
-            key,
-            ConfigValue {
-                texts,
-                checks,
-                source,
-            },
-        );
+        self.insert(key, texts, Vec::new(), source);
     }
 
     /// Sets checks that are already parsed.
@@ -44,14 +36,22 @@ impl Values {
         source: ValueSource,
     ) {
         let texts = checks.iter().map(shown).collect();
-        self.0.insert(
-            key,
-            ConfigValue {
-                texts,
-                checks,
-                source,
-            },
-        );
+        self.insert(key, texts, checks, source);
+    }
+
+    fn insert(
+        &mut self,
+        key: &'static str,
+        texts: Vec<String>,
+        checks: Vec<CheckSpec>,
+        source: ValueSource,
+    ) {
+        let value = ConfigValue {
+            texts,
+            checks,
+            source,
+        };
+        self.0.insert(key, value);
     }
 
     /// The value under this key.

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use fdguard_core::units::exact_seconds;
 use fdguard_proc::ProcKey;
 
 use super::input::{Action, Again, Breach, DrainResult, Notice, RemedyNotice, RestartProof};
@@ -392,8 +393,8 @@ impl Lifecycle {
                 self.remedy_failed(now, "the new process did not start in time");
             }
             Some(Stage::Proving) => {
-                let within = self.settings.remedy.prove.as_secs();
-                self.remedy_failed(now, &format!("no new process was ready within {within} s"));
+                let within = exact_seconds(self.settings.remedy.prove);
+                self.remedy_failed(now, &format!("no new process was ready within {within}"));
             }
         }
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use fdguard_core::count::as_f64;
 use fdguard_core::snapshot::Limits;
-use fdguard_core::timeline::{Look, LookChange, Sighting};
+use fdguard_core::timeline::Look;
 use fdguard_core::units::counted;
-use fdguard_core::{Class, FdEntry, Gap, Pid, Text, Tier, Timeline};
-use fdguard_probe::{Error, Probe, ProcessWatcher, WatcherTick};
+use fdguard_core::{Class, Gap, Pid, RowKey, Text, Tier, Timeline};
+use fdguard_probe::{Error, Probe, ProcessWatcher};
 
 use super::cost::Cost;
 use super::trend;
@@ -61,8 +61,7 @@ pub(super) struct Closely<'p> {
 
 #[derive(Debug)]
 struct Close<'p> {
-    pid: Pid,
-    start_ticks: Option<u64>,
+    key: RowKey,
     watcher: ProcessWatcher<'p>,
     timeline: Timeline,
     list: Duration,
@@ -72,8 +71,7 @@ struct Close<'p> {
 /// A process that may need a close watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    pub(super) pid: Pid,
-    pub(super) start_ticks: Option<u64>,
+    pub(super) key: RowKey,
     pub(super) count: u64,
     pub(super) limits: Limits,
 }
@@ -97,13 +95,11 @@ impl<'p> Closely<'p> {
         let mut chosen = candidates.to_vec();
         chosen.sort_by_key(|one| std::cmp::Reverse(one.count));
         chosen.truncate(MOST);
-        let is = |one: &Close<'_>, other: &Candidate| {
-            one.pid == other.pid && one.start_ticks == other.start_ticks
-        };
+        let is = |one: &Close<'_>, other: &Candidate| one.key == other.key;
         self.watched
             .retain(|one| chosen.iter().any(|other| is(one, other)));
         self.hidden
-            .retain(|(pid, _)| chosen.iter().any(|other| other.pid == *pid));
+            .retain(|(pid, _)| chosen.iter().any(|other| other.key.pid == *pid));
         for candidate in &chosen {
             let known = self.watched.iter().position(|one| is(one, candidate));
             let Some(at) = known.or_else(|| self.start(candidate)) else {
@@ -111,17 +107,17 @@ impl<'p> Closely<'p> {
             };
             if let Err(error) = self.watched[at].look(now, candidate) {
                 let gone = self.watched.remove(at);
-                self.hide(gone.pid, &error);
+                self.hide(gone.key.pid, &error);
             }
         }
     }
 
     /// Its index among the watched, if it may be watched.
     fn start(&mut self, candidate: &Candidate) -> Option<usize> {
-        if self.hidden.iter().any(|(pid, _)| *pid == candidate.pid) {
+        if self.hidden.iter().any(|(pid, _)| *pid == candidate.key.pid) {
             return None;
         }
-        let pid = candidate.pid;
+        let pid = candidate.key.pid;
         if candidate.count > MOST_LISTED {
             let descriptors = counted(candidate.count, "descriptor");
             let what = format!("classes of the {descriptors} of process {pid}");
@@ -134,8 +130,7 @@ impl<'p> Closely<'p> {
         }
         match ProcessWatcher::new(self.probe, pid) {
             Ok(watcher) if watcher.tier() == Tier::Full => self.watched.push(Close {
-                pid,
-                start_ticks: candidate.start_ticks,
+                key: candidate.key,
                 watcher,
                 timeline: Timeline::new(),
                 list: Duration::ZERO,
@@ -179,7 +174,7 @@ impl<'p> Closely<'p> {
 
     /// Its descriptors over time; absent before the first list.
     pub(super) fn timeline(&self, pid: Pid) -> Option<&Timeline> {
-        let one = self.watched.iter().find(|one| one.pid == pid)?;
+        let one = self.watched.iter().find(|one| one.key.pid == pid)?;
         Some(&one.timeline).filter(|timeline| timeline.is_listed())
     }
 
@@ -232,7 +227,7 @@ impl Close<'_> {
         self.timeline.observe(&Look {
             at: now.as_secs_f64(),
             count: Some(tick.count),
-            table: tick.listed.then(|| change(&tick)),
+            table: tick.change(),
             limits: Some(candidate.limits),
             ..Look::default()
         });
@@ -242,7 +237,7 @@ impl Close<'_> {
     fn proven(&self) -> Vec<Leak> {
         let leaking = trend::leaking(&self.timeline).into_iter();
         let leaks = leaking.map(|one| Leak {
-            pid: self.pid,
+            pid: self.key.pid,
             class: one.class,
             target: one.target,
             count: one.count,
@@ -271,7 +266,7 @@ impl Close<'_> {
             .into_iter()
             .filter(|(_, (count, _))| *count >= LEAST_SUSPECT);
         let leaks = large.map(|((class, target), (count, first))| Leak {
-            pid: self.pid,
+            pid: self.key.pid,
             class: Some(class),
             target: Some(target),
             count,
@@ -298,13 +293,4 @@ fn collapsed(class: &Class, target: &Text) -> Text {
         }
     }
     Text::from(short.as_str())
-}
-
-fn change(tick: &WatcherTick) -> LookChange {
-    let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
-    LookChange {
-        opened: sightings(&tick.opened),
-        closed: tick.closed.clone(),
-        changed: sightings(&tick.changed),
-    }
 }

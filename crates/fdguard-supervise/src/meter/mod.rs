@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::count::as_f64;
 use fdguard_core::snapshot::Limits;
 use fdguard_core::wall::FD_SETSIZE;
-use fdguard_core::{Pid, SelectUse};
+use fdguard_core::{Pid, RowKey, SelectUse};
 use fdguard_probe::Probe;
 
 use crate::budget::{Budget, HighestFd, Measure, Observation, ProcessReading, ServiceReading};
@@ -55,7 +55,7 @@ pub struct Meter<'p> {
     began: Instant,
     next: Instant,
     /// The program, and when it was first seen.
-    main: Option<(Pid, Option<u64>, Duration)>,
+    main: Option<(RowKey, Duration)>,
     members: Vec<Member>,
     pace: Pace,
     trend: Trend,
@@ -67,9 +67,8 @@ pub struct Meter<'p> {
 /// The state of a process.
 #[derive(Clone, Debug)]
 struct Member {
-    pid: Pid,
+    key: RowKey,
     inode: u64,
-    start_ticks: Option<u64>,
     count: Observation<u64>,
     limits: Limits,
     highest: HighestFd,
@@ -163,7 +162,7 @@ impl<'p> Meter<'p> {
         let known = self
             .members
             .iter()
-            .find(|one| one.pid == pid && one.inode == inode && inode != 0);
+            .find(|one| one.key.pid == pid && one.inode == inode && inode != 0);
         let mut member = match known.cloned() {
             Some(known) => known,
             None => self.newcomer(pid, inode)?,
@@ -199,9 +198,11 @@ impl<'p> Meter<'p> {
             state => state.ok(),
         };
         Some(Member {
-            pid,
+            key: RowKey {
+                pid,
+                start_ticks: state.map(|state| state.start_ticks),
+            },
             inode,
-            start_ticks: state.map(|state| state.start_ticks),
             count: Observation::NotYet,
             limits: Limits::default(),
             highest: HighestFd::NotAsked,
@@ -220,18 +221,18 @@ impl<'p> Meter<'p> {
         let hidden = |refusal: Refusal| match refusal {
             Refusal::Gone => HighestFd::NotAsked,
             other => HighestFd::Hidden(
-                other.gap(format!("highest descriptor of process {}", member.pid)),
+                other.gap(format!("highest descriptor of process {}", member.key.pid)),
             ),
         };
-        member.highest = match self.files.slots(member.pid) {
+        member.highest = match self.files.slots(member.key.pid) {
             Ok(Some(slots)) if as_f64(slots) <= first * CLASSES_FROM => {
                 HighestFd::AtMost(slots - 1)
             }
             Ok(slots) => {
                 if member.selects.is_none() {
-                    member.selects = selects(self.probe, member.pid);
+                    member.selects = selects(self.probe, member.key.pid);
                 }
-                let highest = files::highest_of_program(member.pid, slots.unwrap_or(64));
+                let highest = files::highest_of_program(member.key.pid, slots.unwrap_or(64));
                 highest.map_or_else(hidden, HighestFd::Is)
             }
             Err(refusal) => hidden(refusal),
@@ -240,15 +241,12 @@ impl<'p> Meter<'p> {
 
     /// Starts over when another program took its place.
     fn follow(&mut self, at: Duration, main: Pid) {
-        let found = self.members.iter().find(|one| one.pid == main);
-        let Some(found) = found.map(|one| (one.pid, one.start_ticks)) else {
+        let found = self.members.iter().find(|one| one.key.pid == main);
+        let Some(found) = found.map(|one| one.key) else {
             return;
         };
-        if self
-            .main
-            .is_none_or(|(pid, ticks, _)| (pid, ticks) != found)
-        {
-            self.main = Some((found.0, found.1, at));
+        if self.main.is_none_or(|(key, _)| key != found) {
+            self.main = Some((found, at));
             self.trend = Trend::default();
             self.pace = Pace::default();
             self.close.forget();
@@ -257,7 +255,7 @@ impl<'p> Meter<'p> {
     }
 
     fn note_trend(&mut self, at: Duration, main: Pid) {
-        let Some(member) = self.members.iter().find(|one| one.pid == main) else {
+        let Some(member) = self.members.iter().find(|one| one.key.pid == main) else {
             return;
         };
         self.trend
@@ -284,8 +282,7 @@ impl<'p> Meter<'p> {
         let of = |member: &Member| {
             let count = *member.count.seen()?;
             near(member, count).then_some(Candidate {
-                pid: member.pid,
-                start_ticks: member.start_ticks,
+                key: member.key,
                 count,
                 limits: member.limits,
             })
@@ -294,16 +291,16 @@ impl<'p> Meter<'p> {
     }
 
     fn told(&self, member: &Member) -> ProcessReading {
-        let classes = match self.close.classes(member.pid) {
+        let classes = match self.close.classes(member.key.pid) {
             Some(classes) => Observation::Seen(classes),
             None => {
-                let gap = self.close.gap(member.pid).cloned();
+                let gap = self.close.gap(member.key.pid).cloned();
                 gap.map_or(Observation::NotYet, Observation::Hidden)
             }
         };
         ProcessReading {
-            pid: member.pid,
-            start_ticks: member.start_ticks,
+            pid: member.key.pid,
+            start_ticks: member.key.start_ticks,
             count: member.count.clone(),
             limits: member.limits,
             highest: member.highest.clone(),
@@ -355,7 +352,7 @@ impl<'p> Meter<'p> {
         };
         let age = self
             .main
-            .map_or(Duration::ZERO, |(_, _, since)| at.saturating_sub(since));
+            .map_or(Duration::ZERO, |(_, since)| at.saturating_sub(since));
         self.pace.after(at, age, &points, levels)
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fdguard_kernel::{CapturedStack, Goroutine, MappedFile, StackSlot};
+use fdguard_proc::link::without_mark;
 use fdguard_proc::maps::{regions, unescaped};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
@@ -118,11 +119,8 @@ impl ProcessUnwinder {
         });
         let mut modules = Vec::new();
         for region in code {
-            let name = region
-                .path
-                .strip_suffix(b" (deleted)")
-                .unwrap_or(region.path);
-            let path = PathBuf::from(OsString::from_vec(unescaped(name)));
+            let name = unescaped(without_mark(region.path));
+            let path = PathBuf::from(OsString::from_vec(name));
             let file = self.files.locate(&path);
             let tables = known.entry((file.clone(), region.ino));
             let tables =

@@ -11,8 +11,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fdguard_core::Gap;
+use fdguard_core::units::exact_seconds;
 use fdguard_proc::maps::mappings;
-use fdguard_proc::{cmdline, environ};
+use fdguard_proc::{cmdline, environ, link};
 use fdguard_wire::{InspectorAnswer, InspectorRequest};
 
 use options::NodeOptions;
@@ -194,9 +195,9 @@ impl NodeProgram {
             ..AgentFailure::new(
                 self.pid,
                 format!(
-                    "Node did not open its inspector on port {} within {} s: its main thread was busy",
+                    "Node did not open its inspector on port {} within {}: its main thread was busy",
                     self.port,
-                    PATIENCE.as_secs()
+                    exact_seconds(PATIENCE)
                 ),
             )
         })
@@ -275,9 +276,7 @@ fn code(maps: &[u8]) -> Option<InspectorRequest> {
 }
 
 fn is_node(path: &[u8]) -> bool {
-    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-    let name = path.rsplit(|byte| *byte == b'/').next();
-    let name = name.unwrap_or_default();
+    let name = link::file_name(path);
     name == b"node" || name == b"nodejs" || name.starts_with(b"libnode.so")
 }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use fdguard_attach::Target;
 use fdguard_core::count::as_f64;
-use fdguard_core::units::size;
+use fdguard_core::units::{short_duration, size};
+use fdguard_proc::link::without_mark;
 use fdguard_proc::maps::mappings;
 use fdguard_why::{FirstWalk, JavaHeap, JavaRecords, Memory as _};
 use fdguard_wire::{
@@ -100,11 +101,11 @@ impl ExpectedStop {
 impl std::fmt::Display for ExpectedStop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (heap, objects) = (size(as_f64(self.heap)), self.objects.div_ceil(1000));
-        let stop = self.stop.as_secs_f64();
+        let stop = short_duration(self.stop.as_secs_f64());
         write!(
             f,
             "{heap} of heap are in use, at most {objects},000 objects or so; a walk stops the \
-             program for up to {stop:.1} s"
+             program for up to {stop}"
         )
     }
 }
@@ -112,11 +113,7 @@ impl std::fmt::Display for ExpectedStop {
 /// Whether a process runs a JVM.
 pub(super) fn is_java(pid: u32) -> bool {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    mappings(&maps).any(|mapping| {
-        let path = mapping.path;
-        let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-        path.ends_with(b"/libjvm.so")
-    })
+    mappings(&maps).any(|mapping| without_mark(mapping.path).ends_with(b"/libjvm.so"))
 }
 
 /// Asks what a walk would cost; `None` if that cannot be known, or if it is no JVM.

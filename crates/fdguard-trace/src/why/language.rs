@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use fdguard_core::blame::language_of_program;
+use fdguard_proc::link;
 use fdguard_proc::maps::mappings;
 
 use super::HeapRefusal;
@@ -47,8 +48,8 @@ pub(super) fn refusal(pid: u32) -> HeapRefusal {
 }
 
 fn file_name(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_string_lossy();
-    Some(name.trim_end_matches(" (deleted)").to_owned())
+    let name = link::file_name(path.as_os_str().as_encoded_bytes());
+    (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
 /// The language whose programs this file runs.

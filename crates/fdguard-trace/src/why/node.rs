@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use fdguard_attach::Target;
 use fdguard_core::count::as_f64;
 use fdguard_core::units::size;
+use fdguard_proc::link::Link;
 use fdguard_proc::maps::{MapsRegion, private_memory};
 use fdguard_proc::smaps;
 use fdguard_proc::stat::ProcStat;
@@ -237,12 +238,10 @@ fn open_pipe(copy: u32) -> Option<File> {
     let place = |fd: u32| PathBuf::from(format!("/proc/{copy}/fd/{fd}"));
     let pipe = |fd: u32| {
         let link = std::fs::read_link(place(fd)).ok()?;
-        let link = link
-            .to_str()?
-            .strip_prefix("pipe:[")?
-            .strip_suffix(']')?
-            .parse::<u64>();
-        link.ok()
+        match Link::parse(link.as_os_str().as_encoded_bytes()) {
+            Link::Pipe(number) => Some(number),
+            _ => None,
+        }
     };
     while Instant::now() < end && std::fs::exists(format!("/proc/{copy}/fd")).unwrap_or(false) {
         let both = pipe(0).zip(pipe(1)).filter(|(read, write)| read == write);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use fdguard_core::origin::Culprit;
+use fdguard_proc::link::Link;
 use fdguard_why::{Basis, FirstWalk, LastUse, Why};
 use serde::Serialize;
 
@@ -485,16 +486,17 @@ fn what_all(fds: &[u32], paths: &BTreeMap<u32, String>) -> &'static str {
 }
 
 fn what(path: &str) -> &'static str {
-    match path {
-        path if path.starts_with("socket:") => "sockets",
-        path if path.starts_with("pipe:") => "pipes",
-        "anon_inode:[eventpoll]" => "epolls",
-        "anon_inode:[eventfd]" => "eventfds",
-        "anon_inode:[pidfd]" => "pidfds",
-        "anon_inode:inotify" => "inotifies",
-        path if path.starts_with("pidfd:") => "pidfds",
-        path if path.starts_with("/dev/pts/") || path.ends_with("ptmx") => "ptys",
-        path if path.starts_with('/') => "files",
+    match Link::parse(path.as_bytes()) {
+        Link::Socket(_) => "sockets",
+        Link::Pipe(_) => "pipes",
+        Link::Anonymous(b"[eventpoll]") => "epolls",
+        Link::Anonymous(b"[eventfd]") => "eventfds",
+        Link::Anonymous(b"inotify") => "inotifies",
+        Link::Anonymous(b"[pidfd]") | Link::Numbered { name: b"pidfd", .. } => "pidfds",
+        Link::Path { path, .. } if path.starts_with(b"/dev/pts/") || path.ends_with(b"ptmx") => {
+            "ptys"
+        }
+        Link::Path { .. } => "files",
         _ => "descriptors",
     }
 }

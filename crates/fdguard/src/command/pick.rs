@@ -100,11 +100,22 @@ pub(super) fn pick_one(
     args: &GroupArgs,
     command: &str,
 ) -> anyhow::Result<Option<Pid>> {
+    choose_from(pid, args, command, |_, picked| Ok(picked))
+}
+
+/// The same for a command that chooses among the processes of the groups.
+fn choose_from(
+    pid: Option<Pid>,
+    args: &GroupArgs,
+    command: &str,
+    choose: impl FnOnce(&Probe, Vec<Pid>) -> anyhow::Result<Vec<Pid>>,
+) -> anyhow::Result<Option<Pid>> {
     if pid.is_some() || args.is_empty() {
         return Ok(pid);
     }
     let probe = Probe::new()?;
-    only(&probe, &in_groups(&probe, args)?, command).map(Some)
+    let picked = choose(&probe, in_groups(&probe, args)?)?;
+    only(&probe, &picked, command).map(Some)
 }
 
 /// The same for a command that also examines the descendants: the process above all others.
@@ -114,20 +125,14 @@ pub(super) fn pick_root(
     args: &GroupArgs,
     command: &str,
 ) -> anyhow::Result<Option<Pid>> {
-    if pid.is_some() || args.is_empty() {
-        return Ok(pid);
-    }
-    let probe = Probe::new()?;
-    let picked = in_groups(&probe, args)?;
-    let mut below = HashSet::new();
-    for pid in &picked {
-        below.extend(probe.tree(*pid)?.into_iter().skip(1));
-    }
-    let roots: Vec<Pid> = picked
-        .into_iter()
-        .filter(|pid| !below.contains(pid))
-        .collect();
-    only(&probe, &roots, command).map(Some)
+    choose_from(pid, args, command, |probe, mut picked| {
+        let mut below = HashSet::new();
+        for pid in &picked {
+            below.extend(probe.tree(*pid)?.into_iter().skip(1));
+        }
+        picked.retain(|pid| !below.contains(pid));
+        Ok(picked)
+    })
 }
 
 /// Candidates that an error lists.

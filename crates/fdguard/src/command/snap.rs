@@ -5,7 +5,9 @@ use std::mem::ManuallyDrop;
 use fdguard_core::rule::{self, RuleKind};
 use fdguard_core::summary::TargetGroups;
 use fdguard_core::{Gap, Snapshot, Summary, Tier};
-use fdguard_probe::{Error as ProbeError, Lsof, Options, Probe, ProcessReader, workers};
+use fdguard_probe::{
+    Error as ProbeError, Lsof, Options, Probe, ProcessReader, read_or_gaps, workers,
+};
 
 use super::pick;
 use crate::cli::{Selection, SnapArgs, ViaArg};
@@ -128,7 +130,8 @@ fn read_snapshots(args: &SnapArgs) -> anyhow::Result<SnapResult> {
         ViaArg::Proc => &probe,
         ViaArg::Lsof => &Lsof::default(),
     };
-    let (snapshots, mut gaps) = sort_out(reader.snapshots(&pids, options), all)?;
+    let results = reader.snapshots(&pids, options);
+    let (snapshots, mut gaps) = read_or_gaps(results, |error| all && has_nothing(error))?;
     if all {
         gaps.extend(probe.hidden());
     }
@@ -170,36 +173,14 @@ fn summarized_alone(snapshot: &Snapshot) -> Summary {
     }
 }
 
-/// Splits results into snapshots and gaps. With `all`, processes without descriptors and those that
-/// ended meanwhile are not gaps; if they were named, they are.
-fn sort_out(
-    results: Vec<Result<Snapshot, ProbeError>>,
-    all: bool,
-) -> anyhow::Result<(Vec<Snapshot>, Vec<Gap>)> {
-    let mut snapshots = Vec::new();
-    let mut gaps = Vec::new();
-    let mut first_error = None;
-    for result in results {
-        match result {
-            Ok(snapshot) => snapshots.push(snapshot),
-            Err(
-                ProbeError::KernelThread(_)
-                | ProbeError::Zombie { .. }
-                | ProbeError::Vanished(_)
-                | ProbeError::NoSuchProcess(_),
-            ) if all => {}
-            Err(error) => {
-                gaps.push(Gap::new(
-                    error.to_string(),
-                    "the process could not be read",
-                    "run fdguard top to list the processes",
-                ));
-                first_error.get_or_insert(error);
-            }
-        }
-    }
-    match first_error {
-        Some(error) if snapshots.is_empty() => Err(error.into()),
-        _ => Ok((snapshots, gaps)),
-    }
+/// Whether a process without descriptors, or one that ended meanwhile: with `--all` these are not
+/// gaps; if they were named, they are.
+fn has_nothing(error: &ProbeError) -> bool {
+    matches!(
+        error,
+        ProbeError::KernelThread(_)
+            | ProbeError::Zombie { .. }
+            | ProbeError::Vanished(_)
+            | ProbeError::NoSuchProcess(_)
+    )
 }

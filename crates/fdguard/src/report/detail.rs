@@ -1,6 +1,7 @@
 //! What a descriptor's detail adds to its target, in a few words.
 
 use fdguard_core::detail::{InetDetail, PipeDetail, PipeEnd, UnixPeer};
+use fdguard_core::units::duration;
 use fdguard_core::{Detail, FdEntry, FdHolder};
 
 use super::table::counted;
@@ -54,9 +55,11 @@ fn by_kind(detail: &Detail) -> Vec<String> {
         Detail::Eventfd(eventfd) => {
             notes.extend(eventfd.count.map(|count| format!("count {count}")))
         }
-        Detail::Timerfd(timer) => {
-            notes.extend(timer.remaining.map(|left| format!("{left:.0} s left")))
-        }
+        Detail::Timerfd(timer) => notes.extend(
+            timer
+                .remaining
+                .map(|left| format!("{} left", duration(left))),
+        ),
         Detail::Signalfd(signals) => notes.push(format!("signals {:?}", signals.signals)),
         Detail::Watcher(watcher) => notes.push(counted(watcher.watches, "watch")),
         Detail::Pidfd(pidfd) => match pidfd.alive {

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use fdguard_core::delta::{Delta, FdChange};
 use fdguard_core::snapshot::Process;
+use fdguard_core::units::duration;
 use fdguard_core::{FdEntry, Snapshot};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -72,12 +73,12 @@ pub fn write(
         Some(true) => name(after),
         _ => format!("{} → {}", name(before), name(after)),
     };
-    let seconds = (after.taken_at.as_millisecond() - before.taken_at.as_millisecond()) / 1000;
+    let between = after.taken_at.duration_since(before.taken_at);
     writeln!(
         out,
         "{}  {}",
         paint(HEADING, head),
-        paint(DIM, format!("{seconds} s apart"))
+        paint(DIM, format!("{} apart", duration(between.as_secs_f64())))
     )?;
     if delta.same_process == Some(false) {
         writeln!(

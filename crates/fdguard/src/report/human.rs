@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use fdguard_core::summary::TargetCount;
+use fdguard_core::units::plural;
 use fdguard_core::wall::Wall;
 use fdguard_core::workload::Workload;
 use fdguard_core::{FdEntry, Gap, Snapshot, Summary, Tier};
@@ -33,8 +34,9 @@ pub fn write(
     options: &Options,
 ) -> anyhow::Result<()> {
     if snapshots.len() > 1 {
-        let (count, total) = (snapshots.len(), known(super::json::total(snapshots)));
-        let text = format!("{count} processes have {total} descriptors open");
+        let (count, total) = (snapshots.len(), super::json::total(snapshots));
+        let noun = plural(total.unwrap_or(0), "descriptor");
+        let text = format!("{count} processes have {} {noun} open", known(total));
         writeln!(out, "{}", paint(HEADING, text))?;
     }
     let width = options.width;

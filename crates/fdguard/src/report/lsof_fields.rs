@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use fdguard_core::{Class, Detail, FdEntry, Mode, Snapshot, Summary, Text};
+use fdguard_proc::link::DELETION_MARK;
 
 /// Login names by user id.
 pub type LoginNames = BTreeMap<u32, String>;
@@ -245,7 +246,7 @@ fn name(entry: &FdEntry) -> Vec<u8> {
         _ => entry.target.as_bytes().to_vec(),
     };
     if entry.deleted || entry.class == Class::Memfd {
-        name.extend_from_slice(b" (deleted)");
+        name.extend_from_slice(DELETION_MARK);
     }
     name
 }

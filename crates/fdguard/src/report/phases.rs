@@ -6,7 +6,7 @@ use anstyle::Style;
 use fdguard_core::Snapshot;
 use fdguard_core::phases::{PhaseGroup, PhaseStep, Phases, Return};
 use fdguard_core::snapshot::Process;
-use fdguard_core::units::plural;
+use fdguard_core::units::{duration, plural};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -170,6 +170,6 @@ fn numbers(group: &PhaseGroup) -> String {
 }
 
 fn apart(from: &NamedPhase, to: &NamedPhase) -> String {
-    let [from, to] = [from, to].map(|phase| phase.snapshot.taken_at.as_millisecond());
-    format!("{} s", (to - from) / 1000)
+    let [from, to] = [from, to].map(|phase| phase.snapshot.taken_at);
+    duration(to.duration_since(from).as_secs_f64())
 }

@@ -1,12 +1,13 @@
 //! Which object holds the descriptors, as text and as JSON.
 
 use std::io::Write;
+use std::time::Duration;
 
 use fdguard_core::Gap;
 use fdguard_core::evidence::Holders;
 use fdguard_core::finding::Finding;
 use fdguard_core::lifetimes::report::SiteReport;
-use fdguard_core::units::counted;
+use fdguard_core::units::{counted, milliseconds, singular};
 use fdguard_trace::{Chain, ProcessWhy, SiteWhy};
 use serde::Serialize;
 use serde_json::Value;
@@ -47,7 +48,12 @@ pub fn write(
         let comm = sanitize_str(&one.comm);
         let facts = match (one.objects, one.stop_ms) {
             (Some(objects), Some(stop)) => {
-                format!(": {objects} objects, stopped {stop:.1} ms at most")
+                let stop = Duration::try_from_secs_f64(stop / 1e3).unwrap_or_default();
+                format!(
+                    ": {}, stopped {} at most",
+                    counted(objects as u64, "object"),
+                    milliseconds(stop)
+                )
             }
             _ => String::new(),
         };
@@ -273,12 +279,5 @@ fn line(culprit: &fdguard_core::origin::Culprit, shown: &DisplayOptions) -> Stri
     match (&culprit.file, culprit.line) {
         (Some(file), Some(line)) => format!("{}:{line}", shown.path(file)),
         _ => shown.place(culprit),
-    }
-}
-
-fn singular(what: &str) -> String {
-    match what {
-        "inotifies" => "inotify".to_owned(),
-        what => what.strip_suffix('s').unwrap_or(what).to_owned(),
     }
 }

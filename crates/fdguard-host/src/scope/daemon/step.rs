@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fdguard_core::units::whole_milliseconds;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -39,7 +40,7 @@ pub async fn limited<T>(
         Ok(Ok(value)) => (0, None, Some(value)),
         Ok(Err(error)) => (1, Some(error), None),
         Err(_elapsed) => {
-            let error = format!("took longer than {} ms", limit.as_millis());
+            let error = format!("took longer than {}", whole_milliseconds(limit));
             (TOO_LONG, Some(error), None)
         }
     };

@@ -9,6 +9,8 @@ mod session;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fdguard_core::units::whole_milliseconds;
+
 pub(super) use file::{delete_directory, end_file};
 pub(super) use process::end_process;
 pub(super) use program::end_program;
@@ -122,5 +124,5 @@ impl ScopeEnd {
 }
 
 pub(super) fn too_long(limit: Duration) -> String {
-    format!("took longer than {} ms", limit.as_millis())
+    format!("took longer than {}", whole_milliseconds(limit))
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use fdguard_kernel::PythonLayout;
+use fdguard_proc::link::without_mark;
 use fdguard_proc::maps::{MapsRegion, regions, unescaped};
 use fdguard_wire::python::PythonRefusal;
 
@@ -100,7 +101,7 @@ fn name_of<'a>(region: &MapsRegion<'a>) -> &'a [u8] {
 /// The mapped file, in the root directory of the process.
 fn open(pid: u32, region: &MapsRegion<'_>) -> Option<(File, Metadata)> {
     let path = unescaped(region.path);
-    let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);
+    let path = without_mark(&path);
     let files = ModuleFiles::new(pid);
     let located = files.locate(Path::new(OsStr::from_bytes(path)));
     let (file, _) = file_and_name(&located);

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use fdguard_core::units::{duration_from_seconds, milliseconds};
 use fdguard_proc::process;
 use jiff::Timestamp;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
@@ -109,7 +110,8 @@ impl Report {
             let word = if case.passed { "pass" } else { "FAIL" };
             let took = case
                 .milliseconds
-                .map_or_else(String::new, |took| format!("{took} ms"));
+                .and_then(|took| duration_from_seconds(took / 1e3))
+                .map_or_else(String::new, milliseconds);
             let detail = crate::terminal::sanitize_str(&case.detail).into_owned();
             format!("{word}  {:<18} {took:>12}  {detail}\n", case.name)
         };

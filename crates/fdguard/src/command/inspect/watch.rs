@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fdguard_core::hazard::Hazard;
-use fdguard_core::units::counted;
+use fdguard_core::units::{counted, duration};
 use fdguard_core::{Gap, Text};
 use fdguard_files::holding::Holding;
 use fdguard_files::watch::{FileChange, FileEvent};
@@ -209,9 +209,9 @@ impl Teller {
         } else {
             writeln!(
                 self.out,
-                "watched {} for {:.0} s, {} checks: {} went bad, {} deleted or replaced",
+                "watched {} for {}, {} checks: {} went bad, {} deleted or replaced",
                 counted(last.databases, "database"),
-                last.seconds,
+                duration(last.seconds),
                 last.looks,
                 last.went_bad,
                 last.deleted_or_replaced

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::RuleSettings;
+use fdguard_core::units::exact_seconds;
 use fdguard_core::watch::Watch;
 use fdguard_diagnose::Error;
 use fdguard_diagnose::trace::{FdNames, LaunchedTrace};
@@ -418,9 +419,9 @@ fn wait(
             WaitOutcome::Time if is_quiet => {}
             WaitOutcome::Time => {
                 is_quiet = true;
-                let seconds = SLOW.as_secs();
+                let late = exact_seconds(SLOW);
                 notify(&format!(
-                    "process {} is still running {seconds} s after SIGTERM; press Ctrl-C twice to stop waiting and print the report",
+                    "process {} is still running {late} after SIGTERM; press Ctrl-C twice to stop waiting and print the report",
                     traced.pid()
                 ));
             }

@@ -12,6 +12,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame, Origin};
 use fdguard_core::units::duration;
 use fdguard_core::{Pid, Text};
+use fdguard_proc::link::is_nameless;
 
 use super::name;
 use crate::report::style::{CRITICAL, DIM, HEADING, WARNING};
@@ -256,11 +257,10 @@ impl<'a> LeakAnswer<'a> {
 
 /// Whether a target adds information to the class: `eventfd` and `pipe:[7]` do not.
 fn says_more(finding: &Finding, target: &Text) -> bool {
-    let kernel: [&[u8]; 3] = [b"pipe:", b"anon_inode:", b"socket:"];
     let bytes = target.as_bytes();
     let class = finding.class.as_ref().map(ToString::to_string);
     let is_class = class.is_some_and(|class| class.as_bytes() == bytes);
-    !is_class && !bytes.is_empty() && !kernel.iter().any(|kind| bytes.starts_with(kind))
+    !is_class && !bytes.is_empty() && !is_nameless(bytes)
 }
 
 fn write_stack(out: &mut dyn Write, origin: &Origin, shown: &DisplayOptions) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent};
 use fdguard_core::growth::Growth;
 use fdguard_core::host::{HostRow, HostView};
-use fdguard_core::{Pid, Snapshot, Summary};
+use fdguard_core::{Pid, RowKey, Snapshot, Summary};
 
 use super::draw;
 use super::list::{self, Arrangement, Entry};
@@ -42,9 +42,6 @@ pub(super) struct Pane {
     pub(super) result: Option<Result<Holdings, String>>,
 }
 
-/// Identifies a process for the cursor: includes the start time, since pids are reused.
-type Identity = (Pid, Option<u64>);
-
 /// Everything the screen shows.
 #[derive(Clone, Debug, Default)]
 pub struct TopState {
@@ -59,7 +56,7 @@ pub struct TopState {
     pub(super) editing: bool,
     pub(super) pane: Option<Pane>,
     /// The process under the cursor.
-    pub(super) selection: Selection<Identity>,
+    pub(super) selection: Selection<RowKey>,
     pub(super) offset: usize,
     pub(super) size: (u16, u16),
     pub(super) interval: Duration,
@@ -207,7 +204,7 @@ impl TopState {
         }
         let page = self.list_height().saturating_sub(1).max(1);
         let rows = &self.view.rows;
-        let key = |entry: &Entry| identity(&rows[entry.row]);
+        let key = |entry: &Entry| rows[entry.row].row_key();
         self.selection.step(step, page, &self.entries, key, false);
         self.refresh_pane()
     }
@@ -219,7 +216,7 @@ impl TopState {
         let pid = self.current()?.pid;
         let rows = &self.view.rows;
         self.selection
-            .pin(&self.entries, |entry| identity(&rows[entry.row]));
+            .pin(&self.entries, |entry| rows[entry.row].row_key());
         self.pane = Some(Pane {
             pid,
             scroll: 0,
@@ -270,7 +267,7 @@ impl TopState {
         self.entries = list::arrange(&self.view, &self.growth, how);
         let rows = &self.view.rows;
         self.selection
-            .follow(&self.entries, |entry| identity(&rows[entry.row]));
+            .follow(&self.entries, |entry| rows[entry.row].row_key());
     }
 
     fn keep_cursor_visible(&mut self) {
@@ -280,8 +277,4 @@ impl TopState {
         let lowest = cursor.saturating_sub(height - 1);
         self.offset = self.offset.clamp(lowest, cursor).min(most.max(lowest));
     }
-}
-
-fn identity(row: &HostRow) -> Identity {
-    (row.pid, row.start_ticks)
 }

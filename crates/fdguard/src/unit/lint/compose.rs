@@ -1,5 +1,7 @@
 //! Traps in files of Docker Compose.
 
+use std::time::Duration;
+
 use fdguard_core::lint::Severity;
 use fdguard_core::units::exact_seconds;
 
@@ -36,15 +38,7 @@ pub(in crate::unit) const RULES: RuleTable<Check> = &[
         ),
         blind,
     ),
-    (
-        trap(
-            "compose-daemonises",
-            Severity::Critical,
-            "a command that leaves a process in the background",
-            "use the program's foreground option, and `exec` in shell scripts",
-        ),
-        daemonises,
-    ),
+    daemonises("compose-daemonises"),
     (
         trap(
             "compose-stop-too-soon",
@@ -126,14 +120,15 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     };
     let node = unit.service.get("stop_grace_period");
     let given = node.and_then(UnitNode::text).and_then(span);
-    let seconds = given.map_or(10.0, |it| it.as_secs_f64());
+    let given = given.unwrap_or(Duration::from_secs(10));
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "the container is killed after {seconds} s, before fdguard's grace period of {} ends",
+            "the container is killed after {}, before fdguard's grace period of {} ends",
+            exact_seconds(given),
             exact_seconds(grace)
         )
     };
-    let hit = (seconds <= grace.as_secs_f64()).then(|| (line, why()));
+    let hit = (given <= grace).then(|| (line, why()));
     hit.into_iter().collect()
 }

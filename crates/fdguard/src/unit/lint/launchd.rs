@@ -1,5 +1,7 @@
 //! Traps in property lists of launchd.
 
+use std::time::Duration;
+
 use fdguard_core::lint::Severity;
 use fdguard_core::units::exact_seconds;
 
@@ -35,15 +37,7 @@ pub(in crate::unit) const RULES: RuleTable<Check> = &[
         ),
         always,
     ),
-    (
-        trap(
-            "launchd-daemonises",
-            Severity::Critical,
-            "a command that leaves a process in the background",
-            "use the program's foreground option, and `exec` in shell scripts",
-        ),
-        daemonises,
-    ),
+    daemonises("launchd-daemonises"),
     (
         trap(
             "launchd-relative-program",
@@ -189,7 +183,8 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "launchd kills fdguard after {seconds} s, before its grace period of {} ends",
+            "launchd kills fdguard after {}, before its grace period of {} ends",
+            exact_seconds(Duration::from_secs(seconds)),
             exact_seconds(grace)
         )
     };

@@ -72,8 +72,19 @@ impl Unit<'_> {
     }
 }
 
+/// The rule that every supervisor has.
+const fn daemonises(id: &'static str) -> (Rule, Check) {
+    let rule = trap(
+        id,
+        Severity::Critical,
+        "a command that leaves a process in the background",
+        "use the program's foreground option, and `exec` in shell scripts",
+    );
+    (rule, leaves_background)
+}
+
 /// One hit at the command, if it leaves something in the background.
-fn daemonises(unit: &Unit<'_>) -> Vec<Hit> {
+fn leaves_background(unit: &Unit<'_>) -> Vec<Hit> {
     let (line, words) = &unit.words;
     let why = super::words::daemonises(words);
     let then = "the supervisor sees it exit and starts it again while the first instance still holds the port";

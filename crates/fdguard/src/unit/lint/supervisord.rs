@@ -1,5 +1,7 @@
 //! Traps in files of supervisord.
 
+use std::time::Duration;
+
 use fdguard_core::lint::Severity;
 use fdguard_core::units::exact_seconds;
 
@@ -8,15 +10,7 @@ use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 
 pub(in crate::unit) const RULES: RuleTable<Check> = &[
-    (
-        trap(
-            "supervisord-daemonises",
-            Severity::Critical,
-            "a command that leaves a process in the background",
-            "use the program's foreground option, and `exec` in shell scripts",
-        ),
-        daemonises,
-    ),
+    daemonises("supervisord-daemonises"),
     (
         trap(
             "supervisord-no-group",
@@ -132,7 +126,8 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "supervisord kills fdguard after {seconds} s, before its grace period of {} ends",
+            "supervisord kills fdguard after {}, before its grace period of {} ends",
+            exact_seconds(Duration::from_secs(seconds)),
             exact_seconds(grace)
         )
     };

@@ -27,15 +27,7 @@ pub(in crate::unit) const RULES: RuleTable<Check> = &[
         ),
         pidfile,
     ),
-    (
-        trap(
-            "systemd-daemonises",
-            Severity::Critical,
-            "a command that leaves a process in the background",
-            "use the program's foreground option, and `exec` in shell scripts",
-        ),
-        daemonises,
-    ),
+    daemonises("systemd-daemonises"),
     (
         trap(
             "systemd-relative-program",

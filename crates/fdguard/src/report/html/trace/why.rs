@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use fdguard_core::origin::Culprit;
+use fdguard_core::units::{plural, singular};
 use fdguard_trace::{Chain, Hop, ProcessWhy, SiteWhy};
 
 use super::super::escape;
@@ -87,7 +88,11 @@ fn nodes(site: &SiteWhy, chain: &Chain) -> Vec<Node> {
         class,
         is_container: false,
     };
-    let count = format!("{} {}", thousands(chain.count as u64), site.what);
+    let what = match chain.count {
+        1 => singular(&site.what),
+        _ => site.what.clone(),
+    };
+    let count = format!("{} {what}", thousands(chain.count as u64));
     let first = Node {
         size: chain
             .owner
@@ -101,10 +106,8 @@ fn nodes(site: &SiteWhy, chain: &Chain) -> Vec<Node> {
             entries,
             key,
         } => Node {
-            size: entries.map(|entries| match entries {
-                1 => "1 entry".to_owned(),
-                entries => format!("{} entries", thousands(entries)),
-            }),
+            size: entries
+                .map(|entries| format!("{} {}", thousands(entries), plural(entries, "entry"))),
             is_container: true,
             ..match key {
                 Some(key) => plain(&format!("{class}[{key}]"), "holder"),

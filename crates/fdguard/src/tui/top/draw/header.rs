@@ -1,6 +1,7 @@
 //! The lines above and below the list.
 
 use fdguard_core::lint::Severity;
+use fdguard_core::units::exact_duration;
 use fdguard_core::wall;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -46,7 +47,7 @@ fn totals(app: &TopState, theme: &Theme) -> Line<'static> {
     let level = severity(share);
     line.push_span(Span::raw(format!(
         " · radar · every {} · {} processes · ",
-        interval(app.interval.as_secs_f64()),
+        exact_duration(app.interval),
         app.view.rows.len()
     )));
     line.push_span(Span::styled(
@@ -145,9 +146,4 @@ fn marked(level: Option<Severity>) -> String {
         "" => String::new(),
         mark => format!("{mark} "),
     }
-}
-
-/// `2s`, `0.5s`: no decimals for whole seconds.
-fn interval(seconds: f64) -> String {
-    format!("{}s", (seconds * 10.0).round() / 10.0)
 }
