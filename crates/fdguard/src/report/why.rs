@@ -45,12 +45,7 @@ pub fn write(
     let shown = DisplayOptions::here(super::diagnosis::columns(width));
     for one in processes {
         let comm = sanitize_str(&one.comm);
-        let facts = match (one.objects, one.stop_ms) {
-            (Some(objects), Some(stop)) => {
-                format!(": {objects} objects, stopped {stop:.1} ms at most")
-            }
-            _ => String::new(),
-        };
+        let facts = facts(one);
         writeln!(
             out,
             "{HEADING}why{HEADING:#} in {comm} (pid {}){facts}",
@@ -72,6 +67,18 @@ pub fn write(
         }
     }
     Ok(())
+}
+
+/// What was walked, and what the process lost by it.
+fn facts(one: &ProcessWhy) -> String {
+    let objects = one.objects.map(|objects| format!("{objects} objects"));
+    let stop = one.stop_ms.map(|ms| format!("stopped {ms:.1} ms at most"));
+    let waited = one.waited_ms.map(|ms| format!("waited {ms:.0} ms in all"));
+    let facts: Vec<String> = [objects, stop, waited].into_iter().flatten().collect();
+    match facts.is_empty() {
+        true => String::new(),
+        false => format!(": {}", facts.join(", ")),
+    }
 }
 
 /// The answers as a part of a doctor's evidence.

@@ -139,6 +139,7 @@ mod why;
 mod why_native;
 mod why_node;
 mod why_report;
+mod why_text;
 mod workloads;
 
 /// The built command.
