@@ -136,6 +136,7 @@ mod watch_failure;
 mod watch_record;
 mod watching;
 mod why;
+mod why_force;
 mod why_native;
 mod why_node;
 mod why_report;
