@@ -555,6 +555,11 @@ const ASYNCIO: &[Row] = &[
         1,
         "held by BufferedReader ← tuple (1 entry) ← functools.partial ← Task ← list (1 entry) ← __main__.tasks; also a running event loop [object]",
     ),
+    (
+        "watched",
+        3,
+        "list (1 entry) ← dict['host'] ← Client.pools ← list (3 entries) ← __main__.clients; also ",
+    ),
 ];
 
 const GREENLETS: &[Row] = &[

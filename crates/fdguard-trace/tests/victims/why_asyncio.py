@@ -93,7 +93,26 @@ async def reads():
     await asyncio.sleep(1000)
 
 
-futures, tasks, peers = [], [], []
+class Client:
+    """Its loop watches the transport, too, and does not run any more."""
+
+    def __init__(self, transport):
+        self.pools = {"host": [[[[[[[[[transport]]]]]]]]]}
+
+
+async def connects():
+    for _ in range(3):
+        near, far = socket.socketpair()
+        peers.append(far)
+        transport, _ = await stopped.create_connection(asyncio.Protocol, sock=near)
+        clients.append(Client(transport))
+        held.append(near.fileno())
+
+
+futures, tasks, peers, clients, held = [], [], [], [], []
+stopped = asyncio.new_event_loop()
+stopped.run_until_complete(connects())
+say("watched", *held)
 for work in (later, soon, done, reads):
     begun = threading.Event()
     threading.Thread(target=lambda: asyncio.run(work()), daemon=True).start()
