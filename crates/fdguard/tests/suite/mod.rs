@@ -139,6 +139,7 @@ mod why;
 mod why_force;
 mod why_native;
 mod why_node;
+mod why_pause;
 mod why_report;
 mod why_text;
 mod workloads;
