@@ -31,6 +31,7 @@ mod targets {
     pub(crate) mod http_response;
     pub(crate) mod image;
     pub(crate) mod inspector;
+    pub(crate) mod java_heap;
     pub(crate) mod jsonl_tail;
     pub(crate) mod keeper_message;
     pub(crate) mod kernel_record;
@@ -73,7 +74,7 @@ mod targets {
 use targets::{
     auxv, baseline, boot_id, bpf_object, btf, cgroup, children, cmdline, collapse, comm, config,
     diag, document, elf, exit_report, explain, fdinfo, foreign, go_lines, go_owners, host,
-    host_body, host_guard, http_request, http_response, image, inspector, jsonl_tail,
+    host_body, host_guard, http_request, http_response, image, inspector, java_heap, jsonl_tail,
     keeper_message, kernel_record, kernel_walk, last_entry, limits, link, locks, lsof,
     machine_code, maps, mcp_message, mountinfo, net, node_heap, notify, playbook, program,
     python_code, recording, redact, sched, scope_journal, service_output, services,
@@ -113,6 +114,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("http_response", http_response::run),
     ("image", image::run),
     ("inspector", inspector::run),
+    ("java_heap", java_heap::run),
     ("jsonl_tail", jsonl_tail::run),
     ("keeper_message", keeper_message::run),
     ("kernel_record", kernel_record::run),

@@ -80,6 +80,6 @@ pub use table::fuzz_exit_report;
 pub use table::{Descriptor, ExitReport, ProcessTable, ProcessTables};
 pub use trace_dir::library;
 pub use why::{
-    ExpectedStop, HeapAnswer, HeapRefusal, HeapTarget, HeapWatch, ProcessWhy, SiteWhy,
+    ExpectedStop, HeapAnswer, HeapRefusal, HeapTarget, HeapWatch, ProcessWhy, SiteWhy, WalkFaults,
     expected_stop,
 };

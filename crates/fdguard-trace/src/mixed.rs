@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use fdguard_core::event::CollectedEvents;
 use fdguard_core::{Gap, TraceKey};
@@ -180,7 +181,7 @@ impl TraceSource for MixedSource {
         gaps
     }
 
-    fn waiting(&self) -> Vec<TraceKey> {
+    fn waiting(&self) -> Vec<(TraceKey, SystemTime)> {
         self.library.waiting()
     }
 

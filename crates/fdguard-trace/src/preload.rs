@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use fdguard_core::TraceKey;
 use fdguard_wire::{ANY_ORDER, accepts_any_order};
@@ -173,7 +174,7 @@ impl TraceSource for PreloadSource {
         self.files().is_some() && is_starting(pid)
     }
 
-    fn waiting(&self) -> Vec<TraceKey> {
+    fn waiting(&self) -> Vec<(TraceKey, SystemTime)> {
         match self.files() {
             Some(files) if self.pauses => files.waiting(),
             _ => Vec::new(),

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use fdguard_core::TraceKey;
 use fdguard_proc::process;
@@ -62,11 +63,16 @@ impl RecordFiles {
         ProcessTable::read(&open(&path)?, &path)
     }
 
-    /// Processes that wait until their heap was walked.
-    pub(crate) fn waiting(&self) -> Vec<TraceKey> {
+    /// Processes that wait until their heap was walked, and since when: by the age of the file that
+    /// each has created for that.
+    pub(crate) fn waiting(&self) -> Vec<(TraceKey, SystemTime)> {
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let keys = entries.filter_map(|entry| key_before(&entry.file_name(), waiting_suffix()));
-        keys.collect()
+        let waiting = entries.filter_map(|entry| {
+            let key = key_before(&entry.file_name(), waiting_suffix())?;
+            // It is gone if the process does not wait any longer.
+            Some((key, entry.metadata().ok()?.modified().ok()?))
+        });
+        waiting.collect()
     }
 
     /// Lets such a process go on.
@@ -193,6 +199,7 @@ fn key_before(name: &OsStr, suffix: &str) -> Option<TraceKey> {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
+    use std::time::{Duration, SystemTime};
 
     use fdguard_core::TraceKey;
 
@@ -214,6 +221,20 @@ mod tests {
         ] {
             assert_eq!(key_of(OsStr::new(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_process_waits_since_its_file_was_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = RecordFiles::new(dir.path());
+        assert_eq!(files.waiting(), []);
+        let then = SystemTime::now() - Duration::from_secs(5);
+        let file = std::fs::File::create(dir.path().join("12-345.waiting")).unwrap();
+        file.set_modified(then).unwrap();
+        std::fs::write(dir.path().join("12-345.fdguard"), []).unwrap();
+        assert_eq!(files.waiting(), [(KEY, then)]);
+        files.release(KEY);
+        assert_eq!(files.waiting(), []);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
 
 use fdguard_core::TraceKey;
 use fdguard_core::children::finding::ChildPile;
@@ -321,8 +322,8 @@ impl TraceSession {
         Ok(users.unwrap_or_default())
     }
 
-    /// Processes that wait until their heap was walked.
-    pub(crate) fn waiting(&self) -> Vec<TraceKey> {
+    /// Processes that wait until their heap was walked, and since when.
+    pub(crate) fn waiting(&self) -> Vec<(TraceKey, SystemTime)> {
         self.source.waiting()
     }
 

@@ -6,6 +6,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::time::SystemTime;
 
 use fdguard_core::event::CollectedEvents;
 use fdguard_core::{Gap, TraceKey};
@@ -87,8 +88,8 @@ pub trait TraceSource: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Processes that wait until their heap was walked.
-    fn waiting(&self) -> Vec<TraceKey> {
+    /// Processes that wait until their heap was walked, and since when.
+    fn waiting(&self) -> Vec<(TraceKey, SystemTime)> {
         Vec::new()
     }
 

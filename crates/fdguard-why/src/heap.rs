@@ -20,8 +20,8 @@ use crate::{Interpreter, layout};
 const MOST_CALLBACKS: u64 = 4096;
 /// The largest body that is scanned for what it hides.
 const MOST_BODY: u64 = 1024;
-/// How much of a greenlet's state is scanned for its frame.
-const GREENLET_STATE: usize = 64;
+/// How much of a greenlet's state is scanned for its frame, in words: all of it.
+const GREENLET_STATE: usize = 28;
 const GREENLET_POINTER: u64 = 32;
 
 /// A module, by its dict.
@@ -166,6 +166,7 @@ impl<'m> Heap<'m> {
     }
 
     /// The values of the frames of a greenlet that waits: its state has a pointer to its frame.
+    /// What follows, the end of its stack of frames, may point to one that has returned.
     fn greenlet_locals(&self, object: Index) -> Vec<Local> {
         let address = self.graph.address(object);
         let state = self.reader.pointer(address, GREENLET_POINTER);
@@ -183,6 +184,9 @@ impl<'m> Heap<'m> {
                 left -= 1;
                 let back = self.reader.at.frames.frame_back;
                 next = self.reader.pointer(at, back.into()).filter(|_| left > 0);
+            }
+            if left < 256 {
+                break;
             }
         }
         locals

@@ -18,6 +18,11 @@ const MOST_STEPS: usize = 48;
 /// The rank of what Python's own modules have: after the frames of running threads, because
 /// Python keeps a list of those.
 const STANDARD: u8 = 5;
+/// The rank of an event loop, and at least of what somebody watches: an object that is watched is
+/// usually kept elsewhere, too.
+const WATCHED: u8 = 3;
+/// What a selector has of each descriptor that it watches.
+const SELECTOR_KEY: &str = "selectors.SelectorKey";
 /// The class of every event loop of `asyncio`.
 const EVENT_LOOP: &str = "asyncio.BaseEventLoop";
 
@@ -81,11 +86,7 @@ impl Heap<'_> {
             let is_end = roots.iter().any(|(_, _, is_end)| *is_end);
             for (root, rank, _) in roots {
                 let path = path();
-                let is_nameless = matches!(root, Root::Local { name: None, .. });
-                let rank = match is_nameless {
-                    true => rank,
-                    false => self.improved(rank, &path),
-                };
+                let rank = self.rank_of_way(rank, &root, &path);
                 ways.push(Way { path, root, rank });
             }
             if !is_end && depth < MOST_STEPS && seen.len() < MOST_VISITED {
@@ -185,7 +186,7 @@ impl Heap<'_> {
         let thread = || attribute::get(&self.reader, self.graph.address(object), &of, "_thread_id");
         let kind = thread().filter(|_| is_loop);
         let kind = kind.and_then(|thread| self.class(self.reader.kind(thread)?))?;
-        (kind.name == "int").then_some((Root::Label("a running event loop"), 3))
+        (kind.name == "int").then_some((Root::Label("a running event loop"), WATCHED))
     }
 
     fn class_root(
@@ -244,6 +245,25 @@ impl Heap<'_> {
             thread,
         };
         (root, rank)
+    }
+
+    /// The rank of a way, which is that of its root unless it leads through something special.
+    fn rank_of_way(&self, rank: u8, root: &Root, path: &[Index]) -> u8 {
+        let is_nameless = matches!(root, Root::Local { name: None, .. });
+        let rank = match is_nameless {
+            true => rank,
+            false => self.improved(rank, path),
+        };
+        match self.is_watched(path) {
+            true => rank.max(WATCHED),
+            false => rank,
+        }
+    }
+
+    /// Whether a way leads through a selector that watches a descriptor.
+    fn is_watched(&self, path: &[Index]) -> bool {
+        let mut types = path.iter().skip(1).map(|object| self.type_of(*object));
+        types.any(|of| of.is_some_and(|of| of.name == SELECTOR_KEY))
     }
 
     /// A way through a function of the program that waits is the program's own.

@@ -70,8 +70,12 @@ pub struct WalkRequest {
     pub skipped: [u64; SKIPPED],
     /// Milliseconds that the copy waits to be read, when it is done.
     pub patience: u64,
+    /// Milliseconds after which the kernel ends the copy, whatever it does.
+    pub life: u64,
     /// For tests: a number of objects after which the walker faults; 0 for never.
     pub fault: u64,
+    /// For tests: a number of objects after which the walker hangs; 0 for never.
+    pub hang: u64,
 }
 
 /// How many words a request has.
@@ -92,7 +96,7 @@ impl WalkRequest {
             self.bytes,
         ];
         let words = head.chain(self.lists).chain(tail).chain(self.skipped);
-        let words = words.chain([self.patience, self.fault]);
+        let words = words.chain([self.patience, self.life, self.fault, self.hang]);
         let mut bytes = [[0; 8]; WORDS];
         for (place, word) in bytes.iter_mut().zip(words) {
             *place = word.to_le_bytes();
@@ -119,7 +123,9 @@ impl WalkRequest {
             bytes: next(),
             skipped: [next(), next(), next(), next(), next(), next()],
             patience: next(),
+            life: next(),
             fault: next(),
+            hang: next(),
         };
         (is_whole && request.magic == WALK_MAGIC).then_some(request)
     }
@@ -228,7 +234,9 @@ mod tests {
             lists: [1, 2, 3, 4],
             most: 99,
             skipped: [5, 6, 7, 8, 9, 10],
-            fault: 11,
+            life: 11,
+            fault: 12,
+            hang: 13,
             ..WalkRequest::default()
         };
         let bytes = request.bytes();

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use fdguard_wire::{WalkRequest, WalkState};
 
@@ -10,6 +11,8 @@ use super::walk;
 use crate::sys;
 
 const RT_SIGACTION: usize = 13;
+const RT_SIGPROCMASK: usize = 14;
+const SETITIMER: usize = 38;
 const GETPID: usize = 39;
 const CLONE: usize = 56;
 const WAIT4: usize = 61;
@@ -22,18 +25,26 @@ const PR_SET_PDEATHSIG: usize = 1;
 const PR_SET_NAME: usize = 15;
 const RLIMIT_CORE: usize = 4;
 const SIGKILL: usize = 9;
+const SIGALRM: usize = 14;
+const SET: usize = 2;
 /// How often the copy sees whether its time is over, in nanoseconds.
 const NAP: u64 = 20_000_000;
 /// What `errno` says of a copy that has not ended yet.
 const EAGAIN: c_int = 11;
 /// `__WALL`: such a child is seen by no other `wait`.
 const EVERY_KIND: usize = 0x4000_0000;
+/// `__WCLONE`: children that send `SIGCHLD`, which are the program's own, are not waited for.
+const CLONED: usize = 0x8000_0000;
 /// Signals of faults: ILL, TRAP, BUS, FPE, SEGV, SYS.
 const FAULTS: [usize; 6] = [4, 5, 7, 8, 11, 31];
 const MONOTONIC: usize = 1;
 
+/// The last copy; 0 if there is none.
+static LAST: AtomicU32 = AtomicU32::new(0);
+
 /// Makes the copy; returns its pid in the process, or a negative `errno`. Signals must be blocked.
 pub(super) fn start(request: &WalkRequest) -> c_int {
+    reap_last();
     // SAFETY: takes no memory.
     let parent = unsafe { sys::call(GETPID, [0; 6]) };
     // SAFETY: a new process with a copy of this memory and of this stack; it has no stack argument,
@@ -42,17 +53,36 @@ pub(super) fn start(request: &WalkRequest) -> c_int {
     if pid == 0 {
         live(request, parent);
     }
+    remember(pid);
     c_int::try_from(pid).unwrap_or(-1)
+}
+
+/// The copy that was made last, if the kernel made one.
+pub(super) fn remember(pid: isize) {
+    LAST.store(u32::try_from(pid).unwrap_or(0), Ordering::Relaxed);
+}
+
+/// Removes the entry of the last copy, if it has ended and nobody did: the fdguard that asked for
+/// it was killed.
+pub(super) fn reap_last() {
+    let last = LAST.load(Ordering::Relaxed);
+    if last != 0 {
+        // A forked child has the number of a copy that is not its own: that fails.
+        // SAFETY: takes no memory.
+        let _ = unsafe { sys::call(WAIT4, [last as usize, 0, CLONED | 1, 0, 0, 0]) };
+    }
 }
 
 /// Removes the entry of a copy that has ended. The kernel takes a while to give its memory back:
 /// one that still runs is told to end, and the answer is to ask again.
-pub(super) fn end(pid: u32) -> c_int {
-    let pid = pid as usize;
+pub(super) fn end(copy: u32) -> c_int {
+    let pid = copy as usize;
     // Only a child of this process can be meant: a stranger's number is not waited for, nor killed.
     // SAFETY: takes no memory.
     let waited = unsafe { sys::call(WAIT4, [pid, 0, EVERY_KIND | 1, 0, 0, 0]) };
     if waited != 0 {
+        // The number may become that of any process.
+        let _ = LAST.compare_exchange(copy, 0, Ordering::Relaxed, Ordering::Relaxed);
         return 0;
     }
     // SAFETY: a child that was not waited for keeps its number.
@@ -68,6 +98,7 @@ fn live(request: &WalkRequest, parent: isize) -> ! {
     if is_orphan(u32::try_from(parent).unwrap_or(0)) {
         sys::exit(0);
     }
+    end_after(request.life);
     if let Some(head) = walk::new_head(request) {
         let state = walk::walk(request, head);
         walk::finish(head, state);
@@ -106,6 +137,24 @@ pub(super) fn become_harmless() {
         // SAFETY: the kernel reads four words; handlers are the copy's own.
         let _ = unsafe { sys::call(RT_SIGACTION, [signal, place, 0, 8, 0, 0]) };
     }
+}
+
+/// The kernel ends the copy after so many milliseconds.
+pub(super) fn end_after(time: u64) {
+    let default = [0_usize; 4];
+    let place = &raw const default as usize;
+    // SAFETY: the kernel reads four words; handlers are the copy's own.
+    let _ = unsafe { sys::call(RT_SIGACTION, [SIGALRM, place, 0, 8, 0, 0]) };
+    // Only this one signal is let in.
+    let set = !(1_u64 << (SIGALRM - 1));
+    let place = &raw const set as usize;
+    // SAFETY: the kernel reads one set.
+    let _ = unsafe { sys::call(RT_SIGPROCMASK, [SET, place, 0, 8, 0, 0]) };
+    // Interval and first time, each in seconds and microseconds.
+    let timer = [0, 0, time / 1000, time % 1000 * 1000];
+    let place = &raw const timer as usize;
+    // SAFETY: the kernel reads four words.
+    let _ = unsafe { sys::call(SETITIMER, [0, place, 0, 0, 0, 0]) };
 }
 
 /// Waits to be ended, at most this many milliseconds.

@@ -11,7 +11,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::copy::{become_harmless, is_orphan};
+use super::copy::{become_harmless, end_after, is_orphan, reap_last, remember};
 use crate::real::Real;
 use crate::{owner, sys};
 
@@ -24,21 +24,18 @@ const OPEN: usize = 2;
 const MPROTECT: usize = 10;
 const MADVISE: usize = 28;
 const DUP2: usize = 33;
-const SETITIMER: usize = 38;
 const CLONE: usize = 56;
 const PIPE2: usize = 293;
 const SETPRIORITY: usize = 141;
-const RT_SIGACTION: usize = 13;
 const RT_SIGPROCMASK: usize = 14;
 const O_RDWR_CLOEXEC: usize = 0o2_000_002;
 const DO_FORK: usize = 11;
 const DONT_FORK: usize = 10;
 const EVERYTHING: usize = 7;
-const SIGALRM: usize = 14;
 const SET: usize = 2;
 const PAGE: usize = 4096;
-/// Seconds after which the copy ends, whatever happens.
-const PATIENCE: u64 = 120;
+/// Milliseconds after which the copy ends, whatever happens.
+const PATIENCE: u64 = 120_000;
 /// A copy takes what is left of the processor.
 const NICE: usize = 5;
 /// `xor eax, eax; ret`
@@ -73,6 +70,7 @@ fn copy() -> bool {
         return false;
     };
     let parent = sys::process();
+    reap_last();
     allow_copies();
     let mut before = 0_u64;
     let all = u64::MAX;
@@ -90,6 +88,7 @@ fn copy() -> bool {
     // SAFETY: restores the thread's own set.
     let _ = unsafe { sys::call(RT_SIGPROCMASK, [SET, old, 0, 8, 0, 0]) };
     LAST.store(u32::try_from(pid).unwrap_or(0), Ordering::Relaxed);
+    remember(pid);
     false
 }
 
@@ -239,24 +238,6 @@ fn replace_code(function: usize) -> bool {
         unsafe { place.write_volatile(*byte) };
     }
     true
-}
-
-/// The kernel ends the copy after so many seconds.
-fn end_after(seconds: u64) {
-    let default = [0_usize; 4];
-    let place = &raw const default as usize;
-    // SAFETY: the kernel reads four words; handlers are the copy's own.
-    let _ = unsafe { sys::call(RT_SIGACTION, [SIGALRM, place, 0, 8, 0, 0]) };
-    // Only this one signal is let in.
-    let set = !(1_u64 << (SIGALRM - 1));
-    let place = &raw const set as usize;
-    // SAFETY: the kernel reads one set.
-    let _ = unsafe { sys::call(RT_SIGPROCMASK, [SET, place, 0, 8, 0, 0]) };
-    // Interval and first time, each in seconds and microseconds.
-    let timer = [0, 0, seconds, 0];
-    let place = &raw const timer as usize;
-    // SAFETY: the kernel reads four words.
-    let _ = unsafe { sys::call(SETITIMER, [0, place, 0, 0, 0, 0]) };
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ const TYPE_TRAVERSE: u64 = 184;
 const HAS_COLLECTOR: u64 = 1 << 14;
 /// Flags in the collector's pointers.
 const FLAGS: u64 = 3;
+/// How often a walker that hangs for a test wakes up, in nanoseconds.
+const HANG: u64 = 20_000_000;
 /// More objects than this are not walked.
 const MOST_OBJECTS: u64 = 1 << 27;
 
@@ -249,6 +251,11 @@ impl<'a> Walk<'a> {
         self.is_full |= !self.nodes.push(node);
         if self.request.fault != 0 && self.nodes.count as u64 >= self.request.fault {
             let _ = word(0);
+        }
+        if self.request.hang != 0 && self.nodes.count as u64 >= self.request.hang {
+            loop {
+                sys::nap(HANG);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fdguard_attach::Target;
+use fdguard_proc::stat::ProcStat;
 use fdguard_wire::END_WALK;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -24,8 +25,10 @@ const EAGAIN: i32 = 11;
 /// Ends a copy, whose pid the program sees as `inside`. `request` follows its pid. Returns how long
 /// the program was stopped.
 pub(super) fn end(pid: u32, target: &Target, inside: u32, request: &[u8]) -> Duration {
-    // It is a child that was not waited for, so its number is still its own.
+    // It is a child that was not waited for, so its number is still its own; unless another
+    // fdguard's question has removed it.
     let outside = PidNames::of(pid).outside(inside);
+    let outside = outside.filter(|copy| parent(*copy) == Some(pid));
     let number = outside.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
     if let Some((number, outside)) = number.zip(outside) {
         // Where that is not allowed, the program does it below.
@@ -53,4 +56,9 @@ pub(super) fn end(pid: u32, target: &Target, inside: u32, request: &[u8]) -> Dur
         thread::sleep(LOOK * attempt.min(50));
     }
     stop
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    Some(ProcStat::parse(&stat)?.ppid)
 }

@@ -100,13 +100,34 @@ impl ExpectedStop {
 
 impl std::fmt::Display for ExpectedStop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+<<<<<<< HEAD
         let (heap, objects) = (size(as_f64(self.heap)), self.objects.div_ceil(1000));
         let stop = short_duration(self.stop.as_secs_f64());
         write!(
             f,
             "{heap} of heap are in use, at most {objects},000 objects or so; a walk stops the \
              program for up to {stop}"
+=======
+        let (heap, stop) = (size(as_f64(self.heap)), self.stop.as_secs_f64());
+        let objects = thousands(self.objects.div_ceil(1000));
+        write!(
+            f,
+            "{heap} of heap are in use, at most {objects} objects or so; a walk stops the program \
+             for up to {stop:.1} s"
+>>>>>>> ceaf49f67bd58912af52f4df88fe99ef66d46bf8
         )
+    }
+}
+
+/// So many thousands: `2,401,000`.
+fn thousands(count: u64) -> String {
+    match count {
+        0..1000 => format!("{count},000"),
+        _ => {
+            let before = thousands(count / 1000);
+            let before = before.strip_suffix(",000").unwrap_or(&before);
+            format!("{before},{:03},000", count % 1000)
+        }
     }
 }
 
@@ -293,5 +314,25 @@ impl Drop for JavaWalk {
         while self.read_head(self.head.nonce).is_some() && Instant::now() < end {
             thread::sleep(LOOK);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ExpectedStop;
+
+    #[test]
+    fn an_expected_stop_has_separators_and_at_least_what_a_forced_walk_may_take() {
+        let text = |heap: u64| ExpectedStop::of(heap).to_string();
+        assert_eq!(
+            text(1 << 20),
+            "1 MiB of heap are in use, at most 38,000 objects or so; a walk stops the program for \
+             up to 5.0 s"
+        );
+        let large = text(64 << 20);
+        assert!(large.contains("at most 2,397,000 objects"), "{large}");
+        assert!(large.ends_with("up to 10.5 s"), "{large}");
+        let huge = text(64 << 30);
+        assert!(huge.contains("at most 2,454,268,000 objects"), "{huge}");
     }
 }

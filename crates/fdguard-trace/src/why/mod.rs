@@ -89,6 +89,22 @@ pub struct HeapAnswer {
     pub seen: FirstWalk,
 }
 
+/// What goes wrong in walks, and how long they may take then. For tests.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WalkFaults {
+    /// The walker of a Python faults in so many first tries.
+    pub crashes: usize,
+    /// A copy, of Python or Node, sleeps and does not wake up.
+    pub hangs: bool,
+    /// A copy of Node works without end.
+    pub is_endless: bool,
+    /// How long a copy may take that hangs or works without end.
+    pub deadline: Option<Duration>,
+    /// How long a copy of Python lives at most.
+    pub life: Option<Duration>,
+}
+
 impl HeapRefusal {
     fn new(reason: impl Into<String>, way: &str) -> Self {
         Self {
@@ -172,16 +188,16 @@ impl HeapTarget {
         groups: &[Vec<u32>],
         first: Option<&FirstWalk>,
     ) -> Result<HeapAnswer, HeapRefusal> {
-        self.ask_with_faults(groups, first, 0)
+        self.ask_with_faults(groups, first, &WalkFaults::default())
     }
 
-    /// The same, but the walker of a Python faults in the first tries. For tests.
+    /// The same, but something goes wrong. For tests.
     #[doc(hidden)]
     pub fn ask_with_faults(
         &self,
         groups: &[Vec<u32>],
         first: Option<&FirstWalk>,
-        faults: usize,
+        faults: &WalkFaults,
     ) -> Result<HeapAnswer, HeapRefusal> {
         let Some(target) = &self.target else {
             return go::ask(self.pid, groups);
@@ -191,7 +207,15 @@ impl HeapTarget {
             Runtime::Java => {
                 return java::ask(self.pid, target, groups, self.is_forced, self.has_time);
             }
-            Runtime::Node => return node::ask(self.pid, target, groups, first, self.is_forced),
+            Runtime::Node => {
+                let asked = node::NodeQuestion {
+                    pid: self.pid,
+                    target,
+                    is_forced: self.is_forced,
+                    faults,
+                };
+                return asked.ask(groups, first);
+            }
             Runtime::Go => return go::ask(self.pid, groups),
         };
         let mut failure = None;
@@ -199,11 +223,9 @@ impl HeapTarget {
             if attempt > 0 {
                 thread::sleep(PAUSE);
             }
-            // After this many objects it reads where nothing is.
-            let fault = if attempt < faults { 100 } else { 0 };
             // Before a thread is borrowed, which ends its wait.
             let waits = waits::collect(self.pid);
-            match Walk::begin(self.pid, target, python, fault) {
+            match Walk::begin(self.pid, target, python, attempt, faults) {
                 Ok(walk) => {
                     let answer = self.judge(python, &walk, waits, groups, first);
                     let is_whole = walk.is_whole();

@@ -18,13 +18,15 @@ use fdguard_proc::stat::ProcStat;
 use fdguard_why::{FirstWalk, NodeHeap};
 use fdguard_wire::WAKE_INSPECTOR;
 
-use super::{HeapAnswer, HeapRefusal, PAUSE, TRIES, ending, limit, open_paths};
+use super::{HeapAnswer, HeapRefusal, PAUSE, TRIES, WalkFaults, ending, limit, open_paths};
 use crate::node::NodeProgram;
 use crate::pid_namespace::PidNames;
 use crate::trace_dir;
 
 /// Evaluated in the program.
 const WALK: &str = include_str!("node_walk.js");
+/// What a copy does that hangs for a test.
+const HANG: &str = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);";
 /// More heap than this is walked only if that is demanded.
 const MOST_HEAP: u64 = 50 << 20;
 /// What a snapshot takes, in heaps.
@@ -45,58 +47,86 @@ pub(super) fn is_node(pid: u32) -> bool {
     NodeProgram::examine(pid).is_some()
 }
 
-/// Walks the heap of a Node program, and answers for groups of descriptors.
-pub(super) fn ask(
-    pid: u32,
-    target: &Target,
-    groups: &[Vec<u32>],
-    first: Option<&FirstWalk>,
-    is_forced: bool,
-) -> Result<HeapAnswer, HeapRefusal> {
-    let mut failure = String::new();
-    for attempt in 0..TRIES {
-        if attempt > 0 {
-            thread::sleep(PAUSE);
-        }
-        let copy = Copy::make(pid, target, is_forced)?;
-        let Some(copy) = copy else {
-            "the kernel refuses a copy of the process".clone_into(&mut failure);
-            continue;
-        };
-        match copy.read().and_then(|bytes| NodeHeap::parse(&bytes)) {
-            Ok(heap) => {
-                let stop = copy.end();
-                let paths = open_paths(pid);
-                let files = paths.iter().filter(|(_, path)| path.starts_with('/'));
-                let files = files.map(|(fd, _)| *fd).collect();
-                let open = paths.keys().map(|fd| (*fd, 0)).collect();
-                return Ok(HeapAnswer {
-                    whys: heap.answer(groups, &files, first),
-                    stop,
-                    objects: heap.object_count(),
-                    unreachable: None,
-                    seen: heap.first_walk(open),
-                });
-            }
-            Err(reason) => failure = reason,
-        }
-    }
-    Err(HeapRefusal::new(
-        format!("{failure}, {TRIES} times"),
-        "ask again when the program is less busy",
-    ))
+/// What a Node program is asked.
+pub(super) struct NodeQuestion<'a> {
+    pub(super) pid: u32,
+    pub(super) target: &'a Target,
+    pub(super) is_forced: bool,
+    pub(super) faults: &'a WalkFaults,
 }
 
-/// What is evaluated in the program.
-fn text(pid: u32, is_forced: bool) -> Result<String, HeapRefusal> {
-    let room = limit::room(pid)
-        .map_err(|reason| HeapRefusal::new(reason, "raise the limit, or restart the program"))?;
-    let room = room / HEAPS;
-    let most = if is_forced { room } else { room.min(MOST_HEAP) };
-    let numbers = open_paths(pid).into_keys().map(|fd| fd.to_string());
-    let numbers: Vec<String> = numbers.collect();
-    let text = WALK.replace("/*NUMBERS*/", &numbers.join(","));
-    Ok(text.replace("/*LIMIT*/", &most.to_string()))
+impl NodeQuestion<'_> {
+    /// Walks the heap of a Node program, and answers for groups of descriptors.
+    pub(super) fn ask(
+        &self,
+        groups: &[Vec<u32>],
+        first: Option<&FirstWalk>,
+    ) -> Result<HeapAnswer, HeapRefusal> {
+        let mut failure = String::new();
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                thread::sleep(PAUSE);
+            }
+            let Some(copy) = Copy::make(self)? else {
+                "the kernel refuses a copy of the process".clone_into(&mut failure);
+                continue;
+            };
+            let read = copy.read(self.faults);
+            match read.and_then(|bytes| NodeHeap::parse(&bytes)) {
+                Ok(heap) => return Ok(self.answer(&heap, copy.end(), groups, first)),
+                Err(reason) => failure = reason,
+            }
+        }
+        Err(HeapRefusal::new(
+            format!("{failure}, {TRIES} times"),
+            "ask again when the program is less busy",
+        ))
+    }
+
+    fn answer(
+        &self,
+        heap: &NodeHeap,
+        stop: Duration,
+        groups: &[Vec<u32>],
+        first: Option<&FirstWalk>,
+    ) -> HeapAnswer {
+        let paths = open_paths(self.pid);
+        let files = paths.iter().filter(|(_, path)| path.starts_with('/'));
+        let files = files.map(|(fd, _)| *fd).collect();
+        let open = paths.keys().map(|fd| (*fd, 0)).collect();
+        HeapAnswer {
+            whys: heap.answer(groups, &files, first),
+            stop,
+            objects: heap.object_count(),
+            unreachable: None,
+            seen: heap.first_walk(open),
+        }
+    }
+
+    /// What is evaluated in the program.
+    fn text(&self) -> Result<String, HeapRefusal> {
+        let room = limit::room(self.pid).map_err(|reason| {
+            HeapRefusal::new(reason, "raise the limit, or restart the program")
+        })?;
+        let room = room / HEAPS;
+        let most = if self.is_forced {
+            room
+        } else {
+            room.min(MOST_HEAP)
+        };
+        let numbers = open_paths(self.pid).into_keys().map(|fd| fd.to_string());
+        let numbers: Vec<String> = numbers.collect();
+        let fault = match self.faults {
+            WalkFaults { hangs: true, .. } => HANG,
+            WalkFaults {
+                is_endless: true, ..
+            } => "for (;;);",
+            _ => "",
+        };
+        let text = WALK.replace("/*NUMBERS*/", &numbers.join(","));
+        let text = text.replace("/*LIMIT*/", &most.to_string());
+        Ok(text.replace("/*FAULT*/", fault))
+    }
 }
 
 /// A copy of the program. Dropping it ends it.
@@ -112,13 +142,14 @@ struct Copy<'a> {
 
 impl<'a> Copy<'a> {
     /// `None` if the kernel refuses it.
-    fn make(pid: u32, target: &'a Target, is_forced: bool) -> Result<Option<Self>, HeapRefusal> {
+    fn make(asked: &NodeQuestion<'a>) -> Result<Option<Self>, HeapRefusal> {
+        let (pid, target, is_forced) = (asked.pid, asked.target, asked.is_forced);
         let refused = |reason: &str| HeapRefusal::new(reason, "ask again when it is less busy");
         let program = match NodeProgram::examine(pid) {
             Some(program) => program.map_err(|failure| HeapRefusal::new(failure.reason(), ""))?,
             None => return Err(HeapRefusal::new("no such process", "")),
         };
-        let text = text(pid, is_forced)?;
+        let text = asked.text()?;
         let kept_out = kept_out(pid);
         let mut stop = Duration::ZERO;
         let answer = program.ask(&text, |request| {
@@ -165,13 +196,16 @@ impl<'a> Copy<'a> {
     }
 
     /// All that it writes.
-    fn read(&self) -> Result<Vec<u8>, String> {
+    fn read(&self, faults: &WalkFaults) -> Result<Vec<u8>, String> {
+        let deadline = |is_tested| faults.deadline.filter(|_| is_tested);
+        let asleep = deadline(faults.hangs).unwrap_or(ASLEEP);
+        let longest = deadline(faults.is_endless).unwrap_or(LONGEST);
         let outside = PidNames::of(self.pid).outside(self.inside);
         let outside = outside.ok_or("the copy of the process ended")?;
         limit::prefer_as_victim(outside);
         let mut pipe = open_pipe(outside).ok_or("the copy of the process ended")?;
         let mut awake = Instant::now();
-        let end = awake + LONGEST;
+        let end = awake + longest;
         let mut bytes = Vec::new();
         let mut room = vec![0; 1 << 16];
         loop {
@@ -190,7 +224,7 @@ impl<'a> Copy<'a> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.to_string()),
             }
-            let is_stuck = awake.elapsed() >= ASLEEP;
+            let is_stuck = awake.elapsed() >= asleep;
             if is_stuck || Instant::now() >= end || bytes.len() > MOST_READ {
                 return Err("the copy of the process has not finished in time".to_owned());
             }

@@ -21,6 +21,7 @@
   }
 
   // From here on in the copy. The program's descriptors are not open here, and nobody else runs.
+  /*FAULT*/
   const { types } = get('util');
   let text = '';
   const flush = () => {
@@ -145,10 +146,12 @@
     post('Runtime.releaseObjectGroup', { objectGroup: 'fdguard' });
     delete process[LOOK];
     process[Symbol.for('fdguard.marks')] = marks;
-    // To find all objects, garbage was collected. What Node closed thereby, nothing held.
+    // To find all objects, garbage was collected. What Node closed thereby, nothing held: its number
+    // is free now, or something else than the null device has it.
+    const { rdev } = fs.statSync('/dev/null');
     const collected = NUMBERS.filter((fd) => {
       try {
-        return fd > 2 && !fs.fstatSync(fd);
+        return fd > 2 && fs.fstatSync(fd).rdev !== rdev;
       } catch (_) {
         return true;
       }

@@ -8,7 +8,7 @@ use fdguard_why::{COLLECTING, GENERATION, Graph, Memory as _, PERMANENT};
 use fdguard_wire::{WALK, WALK_MAGIC, WALK_PLACES, WalkHead, WalkNode, WalkRequest, WalkState};
 
 use super::memory::ProcessMemory;
-use super::{HeapRefusal, PythonTarget, ending, is_running, limit};
+use super::{HeapRefusal, PythonTarget, WalkFaults, ending, is_running, limit};
 use crate::listener::monotonic;
 use crate::pid_namespace::PidNames;
 use crate::trace_dir;
@@ -17,6 +17,10 @@ use crate::trace_dir;
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How long the copy waits to be read, if fdguard is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the copy lives at most, if fdguard is gone and the walk does not end.
+const LIFE: Duration = Duration::from_secs(100);
+/// After so many objects a walk goes wrong, in tests.
+const WRONG: u64 = 100;
 const LOOK: Duration = Duration::from_millis(1);
 /// The highest number that a descriptor can have.
 const MOST_NUMBER: u64 = 1 << 20;
@@ -49,14 +53,17 @@ impl<'a> Walk<'a> {
         pid: u32,
         target: &'a Target,
         python: &PythonTarget,
-        fault: u64,
+        attempt: usize,
+        faults: &WalkFaults,
     ) -> Result<Self, WalkFailure> {
         let lasting =
             |reason: String, way: &str| WalkFailure::Lasting(HeapRefusal::new(reason, way));
         let room = limit::room(pid)
             .map_err(|reason| lasting(reason, "raise the limit, or restart the program before"))?;
         let request = WalkRequest {
-            fault,
+            life: milliseconds(faults.life.unwrap_or(LIFE)),
+            fault: u64::from(attempt < faults.crashes) * WRONG,
+            hang: u64::from(faults.hangs) * WRONG,
             ..request(python, room)
         };
         let bytes = request.bytes();
@@ -78,7 +85,8 @@ impl<'a> Walk<'a> {
         let outside = outside.ok_or_else(gone)?;
         limit::prefer_as_victim(outside);
         let memory = ProcessMemory::open(outside).map_err(|_gone| gone())?;
-        let head = wait(&memory, request.nonce, outside)?;
+        let deadline = faults.deadline.unwrap_or(DEADLINE);
+        let head = wait(&memory, request.nonce, outside, deadline)?;
         Ok(Self {
             ending,
             memory,
@@ -170,13 +178,22 @@ fn request(of: &PythonTarget, room: u64) -> WalkRequest {
             none,
             0,
         ],
-        patience: u64::try_from(PATIENCE.as_millis()).unwrap_or(0),
-        fault: 0,
+        patience: milliseconds(PATIENCE),
+        ..WalkRequest::default()
     }
 }
 
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(0)
+}
+
 /// Waits until the copy has walked.
-fn wait(memory: &ProcessMemory, nonce: u64, pid: u32) -> Result<WalkHead, WalkFailure> {
+fn wait(
+    memory: &ProcessMemory,
+    nonce: u64,
+    pid: u32,
+    deadline: Duration,
+) -> Result<WalkHead, WalkFailure> {
     let passing = |reason: &str| Err(WalkFailure::Passing(reason.to_owned()));
     let lasting =
         |reason: &str, way: &str| Err(WalkFailure::Lasting(HeapRefusal::new(reason, way)));
@@ -197,7 +214,7 @@ fn wait(memory: &ProcessMemory, nonce: u64, pid: u32) -> Result<WalkHead, WalkFa
             Some((_, WalkState::Walking)) | None if is_over => {
                 return passing("the copy of the process ended");
             }
-            _ if began.elapsed() > DEADLINE => {
+            _ if began.elapsed() > deadline => {
                 return lasting(
                     "the walk took too long",
                     "ask again when the machine is less busy",

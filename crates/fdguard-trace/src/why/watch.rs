@@ -47,6 +47,8 @@ pub struct ProcessWhy {
     pub unreachable: Option<usize>,
     /// The longest time that a thread of it was stopped for a walk, in milliseconds.
     pub stop_ms: Option<f64>,
+    /// How long it has waited in all to be walked, in milliseconds; `None` if it never did.
+    pub waited_ms: Option<f64>,
     /// How often it was walked.
     pub walks: u32,
     /// Why the answer is that of an earlier walk: the last one failed, or more was opened since.
@@ -85,6 +87,8 @@ struct ProcessHeap {
     comm: String,
     last: Option<(Instant, Duration)>,
     answer: Option<ProcessWhy>,
+    /// How long it has waited to be walked.
+    waited: Duration,
     is_forced: bool,
 }
 
@@ -135,12 +139,13 @@ impl HeapWatch {
             return Ok(());
         }
         session.poll()?;
-        for key in waiting {
+        for (key, since) in waiting {
             let count = session.open_count(key.pid);
             let one = self.processes.entry(key.pid).or_default();
             one.note(key.pid, count, session);
             one.walk(key.pid, count, session, false);
             session.release(key);
+            one.waited += since.elapsed().unwrap_or_default();
         }
         self.look(session);
         Ok(())
@@ -161,7 +166,12 @@ impl HeapWatch {
         for (pid, one) in &mut self.processes {
             one.end(*pid);
         }
+        let waiting = session.waiting();
         session.release_all();
+        for (key, since) in waiting {
+            let one = self.processes.entry(key.pid).or_default();
+            one.waited += since.elapsed().unwrap_or_default();
+        }
     }
 
     /// The same for one process.
@@ -208,11 +218,21 @@ impl HeapWatch {
     #[must_use]
     pub fn answers(&self) -> Vec<ProcessWhy> {
         let answers = self.processes.values();
-        answers.filter_map(|one| one.answer.clone()).collect()
+        answers.filter_map(ProcessHeap::answer).collect()
     }
 }
 
 impl ProcessHeap {
+    /// The answer, with how long the process waited for it.
+    fn answer(&self) -> Option<ProcessWhy> {
+        let waited_ms = (!self.waited.is_zero()).then(|| milliseconds(self.waited));
+        let answer = self.answer.clone()?;
+        Some(ProcessWhy {
+            waited_ms,
+            ..answer
+        })
+    }
+
     /// Takes note of what it has open.
     fn note(&mut self, pid: u32, count: usize, session: &TraceSession) {
         self.seen.get_or_insert_with(Instant::now);
@@ -413,13 +433,13 @@ fn process_why(
         })
     });
     let sites = sites.collect();
-    let stop = answer.as_ref().map(|one| one.stop.as_secs_f64() * 1e3);
     ProcessWhy {
         pid,
         comm: comm(pid),
         objects: answer.as_ref().map(|one| one.objects),
         unreachable: answer.as_ref().and_then(|one| one.unreachable),
-        stop_ms: stop.map(|ms| (ms * 1e3).round() / 1e3),
+        stop_ms: answer.as_ref().map(|one| milliseconds(one.stop)),
+        waited_ms: None,
         walks: u32::from(answer.is_some()),
         stale: None,
         refusal: refusal
@@ -428,6 +448,11 @@ fn process_why(
         sites,
         more_sites: 0,
     }
+}
+
+/// To the microsecond.
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// The line that used most of these descriptors last.
@@ -500,3 +525,6 @@ fn what(path: &str) -> &'static str {
         _ => "descriptors",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,5 +14,6 @@ mod restrained;
 mod run;
 mod starts;
 mod why;
+mod why_deadline;
 mod why_java;
 mod why_kinds;

@@ -116,7 +116,7 @@ with G("partial"):
 with G("lambda default"):
     LD=[lambda f=new(): f for i in range(4)]
 with G("popen list"):
-    PROCS=[subprocess.Popen(["sleep","600"],stdin=subprocess.PIPE,stdout=subprocess.PIPE) for i in range(3)]
+    PROCS=[subprocess.Popen(["cat"],stdin=subprocess.PIPE,stdout=subprocess.PIPE) for i in range(3)]
 with G("socketserver"):
     SRV=socketserver.ThreadingTCPServer(("127.0.0.1",0),socketserver.BaseRequestHandler)
     threading.Thread(target=SRV.serve_forever,daemon=True).start()
@@ -231,18 +231,19 @@ with G("heap"):
     HP=[]; 
     for i in range(3): heapq.heappush(HP,(i,new()))
 with G("http client"):
-    HC=[]
+    HC=[]; handled=threading.Semaphore(0)
     class H(socketserver.StreamRequestHandler):
         def handle(s): 
+            handled.release()
             s.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"); time.sleep(1000)
     S2=socketserver.ThreadingTCPServer(("127.0.0.1",0),H); S2.daemon_threads=True
     threading.Thread(target=S2.serve_forever,daemon=True).start()
 with G("http responses"):
-    for i in range(3): HC.append(urllib.request.urlopen(f"http://127.0.0.1:{S2.server_address[1]}/"))
+    for i in range(3): HC.append(urllib.request.urlopen(f"http://127.0.0.1:{S2.server_address[1]}/")); handled.acquire()
 with G("http conns"):
     HCC={}
     for i in range(3):
-        c=http.client.HTTPConnection("127.0.0.1",S2.server_address[1]); c.connect(); HCC[f"h{i}"]=c
+        c=http.client.HTTPConnection("127.0.0.1",S2.server_address[1]); c.connect(); HCC[f"h{i}"]=c; handled.acquire()
     del c
 async def reader(sock, ev2):
     r,w=await asyncio.open_connection(sock=sock)

@@ -7,7 +7,7 @@ use fdguard_core::Gap;
 use fdguard_core::evidence::Holders;
 use fdguard_core::finding::Finding;
 use fdguard_core::lifetimes::report::SiteReport;
-use fdguard_core::units::{counted, milliseconds, singular};
+use fdguard_core::units::{counted, milliseconds, singular, whole_milliseconds};
 use fdguard_trace::{Chain, ProcessWhy, SiteWhy};
 use serde::Serialize;
 use serde_json::Value;
@@ -46,17 +46,7 @@ pub fn write(
     let shown = DisplayOptions::here(super::diagnosis::columns(width));
     for one in processes {
         let comm = sanitize_str(&one.comm);
-        let facts = match (one.objects, one.stop_ms) {
-            (Some(objects), Some(stop)) => {
-                let stop = Duration::try_from_secs_f64(stop / 1e3).unwrap_or_default();
-                format!(
-                    ": {}, stopped {} at most",
-                    counted(objects as u64, "object"),
-                    milliseconds(stop)
-                )
-            }
-            _ => String::new(),
-        };
+        let facts = facts(one);
         writeln!(
             out,
             "{HEADING}why{HEADING:#} in {comm} (pid {}){facts}",
@@ -78,6 +68,23 @@ pub fn write(
         }
     }
     Ok(())
+}
+
+/// What was walked, and what the process lost by it.
+fn facts(one: &ProcessWhy) -> String {
+    let time = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
+    let objects = one.objects.map(|objects| counted(objects as u64, "object"));
+    let stop = one
+        .stop_ms
+        .map(|ms| format!("stopped {} at most", milliseconds(time(ms))));
+    let waited = one
+        .waited_ms
+        .map(|ms| format!("waited {} in all", whole_milliseconds(time(ms))));
+    let facts: Vec<String> = [objects, stop, waited].into_iter().flatten().collect();
+    match facts.is_empty() {
+        true => String::new(),
+        false => format!(": {}", facts.join(", ")),
+    }
 }
 
 /// The answers as a part of a doctor's evidence.

@@ -138,10 +138,15 @@ async function main() {
   }
   const garbage = await dropped();
   say('dropped', garbage);
+  // `signals` says how many children were heard of, `raise` sends such a signal.
+  let signals = 0;
+  process.on('SIGCHLD', () => { signals += 1; });
   const input = readline.createInterface({ input: process.stdin });
   input.on('line', (line) => {
     if (line === 'more') more();
     if (line === 'check') say('open', garbage.filter((fd) => fs.existsSync(`/proc/self/fd/${fd}`)));
+    if (line === 'signals') say('signals', [signals]);
+    if (line === 'raise') process.kill(process.pid, 'SIGCHLD');
     console.log('DONE');
   });
   input.on('close', () => process.exit(0));

@@ -136,9 +136,12 @@ mod watch_failure;
 mod watch_record;
 mod watching;
 mod why;
+mod why_force;
 mod why_native;
 mod why_node;
+mod why_pause;
 mod why_report;
+mod why_text;
 mod workloads;
 
 /// The built command.

@@ -1,5 +1,5 @@
-//! `fdguard why` of programs whose language keeps no record: C has the line that used a descriptor
-//! last, Go the owner.
+//! `fdguard why` of programs whose language keeps no record: C and Rust have the line that used a
+//! descriptor last, Go the owner.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,21 +10,29 @@ use testkit::{compiled, go_toolchains, have, is_root, skip};
 use super::run;
 use super::why::started;
 
-const SOURCE: &str = "c/last_use.c";
+const C: &str = "c/last_use.c";
+const RUST: &str = "rust/last_use.rs";
 
-fn program() -> Option<PathBuf> {
-    if !have("cc") {
-        skip("needs cc");
+fn program(source: &str) -> Option<PathBuf> {
+    let compiler = if source == C { "cc" } else { "rustc" };
+    if !have(compiler) {
+        skip(&format!("needs {compiler}"));
         return None;
     }
-    compiled("cc", SOURCE, "last_use", &["-g", "-O1"])
+    match source {
+        C => compiled("cc", C, "last_use", &["-g", "-O1"]),
+        rust => {
+            let flags = ["--edition=2021", "-Copt-level=1", "-g"];
+            compiled("rustc", rust, "last-use-rust", &flags)
+        }
+    }
 }
 
 /// The line with this mark.
-fn line_of(mark: &str) -> u64 {
+fn line_of(source: &str, mark: &str) -> u64 {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testkit")
-        .join(SOURCE);
+        .join(source);
     let text = std::fs::read_to_string(path).unwrap();
     let at = text.lines().position(|line| line.ends_with(mark)).unwrap();
     u64::try_from(at).unwrap() + 1
@@ -35,34 +43,44 @@ fn ends_by_itself(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-fn last_uses(sites: &Value) -> Vec<(u64, u64)> {
+fn last_uses(sites: &Value, source: &str) -> Vec<(u64, u64)> {
+    let (_, name) = source.split_once('/').unwrap();
     let uses = sites.as_array().unwrap().iter().filter_map(|site| {
         let used = &site["why"]["last_use"];
         let file = used["file"].as_str()?;
-        assert!(file.ends_with("last_use.c"), "{used}");
+        assert!(file.ends_with(name), "{used}");
         Some((used["line"].as_u64()?, used["count"].as_u64()?))
     });
     uses.collect()
 }
 
 #[test]
-fn w22_the_line_that_used_a_descriptor_of_c_last_is_named() {
+fn w22_the_line_that_used_a_descriptor_of_c_or_rust_last_is_named() {
     if !is_root() {
         return skip("needs root");
     }
-    let Some(program) = program() else { return };
+    for source in [C, RUST] {
+        the_last_use_is_named(source);
+    }
+}
+
+fn the_last_use_is_named(source: &str) {
+    let Some(program) = program(source) else {
+        return;
+    };
     let (child, _) = started(&mut Command::new(&program));
     let output = run(["why", &child.id().to_string(), "--json"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     let document: Value = serde_json::from_str(output.text()).unwrap();
     let sites = &document["processes"][0]["sites"];
     // All were opened before; of 24 ends 12 were last written to, and 12 read.
-    let lines = [line_of("// LAST WRITE"), line_of("// LAST READ")];
-    let uses = last_uses(sites);
+    let lines = ["// LAST WRITE", "// LAST READ"].map(|mark| line_of(source, mark));
+    let uses = last_uses(sites, source);
     assert!(!uses.is_empty(), "{document:#}");
     assert!(
         uses.iter()
-            .all(|(line, count)| lines.contains(line) && *count == 12)
+            .all(|(line, count)| lines.contains(line) && *count == 12),
+        "{uses:?} {document:#}"
     );
     let text = sites[0]["why"]["chains"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("not available: "), "{text}");
@@ -72,7 +90,7 @@ fn w22_the_line_that_used_a_descriptor_of_c_last_is_named() {
 
 #[test]
 fn w22_a_launched_program_has_the_last_use_only_if_it_is_asked_for() {
-    let Some(program) = program() else { return };
+    let Some(program) = program(C) else { return };
     for is_asked in [true, false] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fdguard"));
         command.args(["trace", "--json", "--for", "3s"]);
@@ -97,7 +115,7 @@ fn w22_a_launched_program_has_the_last_use_only_if_it_is_asked_for() {
         let sites = &document["why"][0]["sites"];
         match is_asked {
             true => {
-                let uses = last_uses(sites);
+                let uses = last_uses(sites, C);
                 assert!(uses.iter().any(|(_, count)| *count == 12), "{sites:#}");
             }
             false => assert_eq!(document.get("why"), None),

@@ -239,6 +239,7 @@ mod tests {
             objects: Some(9),
             unreachable: None,
             stop_ms: None,
+            waited_ms: None,
             walks: 1,
             stale: None,
             refusal: None,
