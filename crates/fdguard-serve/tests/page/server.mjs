@@ -14,11 +14,11 @@ export const PATIENCE = 120_000;
 const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/google-chrome"].find(existsSync);
 export const lacks = CHROMIUM ? false : "no chromium: install the Debian package";
 
-/** Its name, its limits, and how many files it opens. */
+/** Its name; its limits and how many files it opens. */
 const LEAKER = `
 import ctypes, resource, sys, time
-name, soft, hard, most = sys.argv[1], *map(int, sys.argv[2:])
-ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)
+soft, hard, most = map(int, sys.argv[2:] or (0, 0, 10 ** 9))
+ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)
 if soft:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 held = []
@@ -80,10 +80,11 @@ function firstLine(child) {
   });
 }
 
-export async function leaker(name, { soft = 0, hard = soft, most = 1e9 } = {}) {
+/** With these limits and up to this many files, if they are given. */
+export async function leaker(name, { soft, hard = soft, most } = {}) {
   const file = join(mkdtempSync(join(tmpdir(), "fdguard-page-")), "leak.py");
   writeFileSync(file, LEAKER);
-  return start("python3", [file, name, soft, hard, most].map(String));
+  return start("python3", [file, name, ...(soft ? [soft, hard, most].map(String) : [])]);
 }
 
 export async function crowd(count, name) {
