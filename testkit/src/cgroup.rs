@@ -49,9 +49,14 @@ impl TestCgroup {
 
     /// Moves a process into it.
     pub fn add(&self, pid: u32) {
+        fs::write(self.procs(), pid.to_string()).expect("moving a process into the cgroup");
+    }
+
+    /// The file to which a process writes its number to enter the group.
+    #[must_use]
+    pub fn procs(&self) -> PathBuf {
         let procs = self.made.last().map(|dir| dir.join("cgroup.procs"));
-        let procs = procs.expect("a group was made");
-        fs::write(procs, pid.to_string()).expect("moving a process into the cgroup");
+        procs.expect("a group was made")
     }
 }
 

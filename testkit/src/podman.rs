@@ -33,14 +33,17 @@ impl PodmanContainer {
         };
         container.import(busybox)?;
         container.run()?;
-        let format = "{{.State.Pid}} {{.Id}}";
-        let text = output(podman().args(["inspect", "-f", format, name]))?;
-        let (pid, id) = text.trim().split_once(' ').unwrap_or_default();
-        container.pid = pid
-            .parse()
-            .map_err(|error| format!("no pid in {text:?}: {error}"))?;
-        container.id = id.to_owned();
         Ok(container)
+    }
+
+    /// Removes it and starts another one under its name.
+    ///
+    /// # Errors
+    ///
+    /// What podman says.
+    pub fn replace(&mut self) -> Result<(), String> {
+        output(podman().args(["rm", "-f", "-t", "0", &self.name]))?;
+        self.run()
     }
 
     fn import(&self, busybox: &str) -> Result<(), String> {
@@ -62,7 +65,7 @@ impl PodmanContainer {
     }
 
     /// Without network, and with limits that this machine allows.
-    fn run(&self) -> Result<(), String> {
+    fn run(&mut self) -> Result<(), String> {
         let mut run = podman();
         run.args(["run", "-d", "--network", "none", "--name", &self.name])
             .args([
@@ -72,7 +75,15 @@ impl PodmanContainer {
                 "nproc=1024:1024",
             ])
             .args([&self.image, "/bin/busybox", "sleep", "600"]);
-        output(&mut run).map(drop)
+        output(&mut run)?;
+        let format = "{{.State.Pid}} {{.Id}}";
+        let text = output(podman().args(["inspect", "-f", format, &self.name]))?;
+        let (pid, id) = text.trim().split_once(' ').unwrap_or_default();
+        self.pid = pid
+            .parse()
+            .map_err(|error| format!("no pid in {text:?}: {error}"))?;
+        id.clone_into(&mut self.id);
+        Ok(())
     }
 
     /// Its process, as the machine counts.

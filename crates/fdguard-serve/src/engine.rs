@@ -482,7 +482,7 @@ impl<'p> Engine<'p> {
         let counts = members.iter().filter_map(|process| process.count);
         let ratio = |process: &&&crate::roster::RosterProcess| {
             let soft = process.limits.soft.filter(|soft| *soft > 0)?;
-            Some((process.count? as f64 / soft as f64, soft))
+            Some((process.count? as f64 / soft as f64, process.limits))
         };
         let nearest = members.iter().filter_map(|process| ratio(&process));
         let nearest = nearest.max_by(|a, b| a.0.total_cmp(&b.0));
@@ -504,7 +504,11 @@ impl<'p> Engine<'p> {
             processes: members.len() as u64,
             watched: watched.len() as u64,
             open_fds: counts.reduce(|all, one| all + one),
-            limit: nearest.map(|(_, soft)| soft),
+            limit: nearest.and_then(|(_, limits)| limits.soft),
+            hard_limit: nearest.and_then(|(_, limits)| limits.hard),
+            select_limit: opinions
+                .iter()
+                .find_map(|one| process_watch::select_limit(one)),
             usage_ratio: nearest.map(|(ratio, _)| ratio),
             growth_per_second: None,
             verdict: verdict.unwrap_or(Verdict::Unknown),
@@ -546,6 +550,7 @@ impl<'p> Engine<'p> {
                 service: service.key.clone(),
                 uid: process.uid,
                 count: process.count,
+                growth_per_second: process.rate.per_second(),
                 limits: process.limits,
                 verdict: verdict.unwrap_or(Verdict::Unknown),
                 seconds_to_limit: opinion.map_or_else(Vec::new, process_watch::times),
@@ -578,6 +583,7 @@ impl<'p> Engine<'p> {
                 service: service.key.clone(),
                 workload: self.workloads.get(key).cloned().flatten(),
                 count: process.count,
+                growth_per_second: process.rate.per_second(),
                 limits: process.limits,
                 verdict: verdict.unwrap_or(Verdict::Unknown),
                 samples: watched.subject().timeline.looks(),
@@ -615,6 +621,8 @@ fn ended_service(key: &ServiceKey, findings: Vec<u64>, at: Timestamp) -> Service
         watched: 0,
         open_fds: None,
         limit: None,
+        hard_limit: None,
+        select_limit: None,
         usage_ratio: None,
         growth_per_second: None,
         verdict: Verdict::Unknown,

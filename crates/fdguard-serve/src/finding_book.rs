@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
+use fdguard_core::rule::{self, Rule};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -215,7 +216,7 @@ impl FindingBook {
         now: f64,
         at: Timestamp,
     ) -> Option<(FindingChange, u64)> {
-        if finding.severity == Severity::Info {
+        if is_information(finding) {
             return None;
         }
         let key = FindingKey::of(service, finding);
@@ -495,6 +496,14 @@ fn needed_time(finding: &Finding, pace: FindingPace) -> f64 {
         }
         _ => 0.0,
     }
+}
+
+/// Whether a finding only informs. One that the file accepts has that severity, too, and is kept
+/// with its reason.
+fn is_information(finding: &Finding) -> bool {
+    let counts = |rule: &Rule| rule.severity > Severity::Info;
+    let is_accepted = finding.cleared.is_some() && rule::find(&finding.rule).is_some_and(counts);
+    finding.severity == Severity::Info && !is_accepted
 }
 
 #[cfg(test)]

@@ -246,13 +246,44 @@ fn an_accepted_finding_is_quiet_until_its_date() {
 fn a_suppression_of_the_file_closes_what_was_open() {
     let mut story = Story::new();
     story.see(&leak(Severity::Critical, 10));
-    let mut cleared = leak(Severity::Critical, 11);
+    assert_eq!(
+        story.see(&cleared_leak(11)),
+        Some(FindingChange::Suppressed)
+    );
+    assert_eq!(story.see(&cleared_leak(11)), None);
+}
+
+/// As a rule reports what the file accepts.
+fn cleared_leak(count: u64) -> Finding {
+    let mut cleared = leak(Severity::Info, count);
     cleared.cleared = Some(ClearedNote {
         reason: "pool".to_owned(),
         date: "2026-01-01".to_owned(),
     });
-    assert_eq!(story.see(&cleared), Some(FindingChange::Suppressed));
-    assert_eq!(story.see(&cleared), None);
+    cleared
+}
+
+#[test]
+fn what_the_file_accepts_is_kept_with_its_reason_and_reported_to_nobody() {
+    let mut story = Story::new();
+    assert_eq!(story.see(&cleared_leak(11)), None);
+    let [record] = &story.book.records()[..] else {
+        panic!("{:?}", story.book.records());
+    };
+    assert_eq!(record.state, FindingState::Suppressed);
+    assert_eq!(record.reason.as_deref(), Some("pool"));
+    // More than the entry allows is a new finding.
+    assert_eq!(
+        story.see(&leak(Severity::Warning, 50)),
+        Some(FindingChange::Opened)
+    );
+    // Information is not kept, accepted or not.
+    let mut story = Story::new();
+    let mut plateau = cleared_leak(11);
+    plateau.rule = "plateau".to_owned();
+    story.see(&plateau);
+    story.see(&leak(Severity::Info, 11));
+    assert!(story.book.records().is_empty());
 }
 
 /// A new start with what the one before left, `away` seconds later.

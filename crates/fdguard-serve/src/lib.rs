@@ -14,6 +14,7 @@ mod count_track;
 mod delivery;
 mod engine;
 mod evidence;
+mod extra_headers;
 pub mod finding_book;
 pub mod fleet;
 pub mod history_record;
@@ -45,6 +46,7 @@ mod web;
 
 pub use delivery::signature::WebhookSecret;
 pub use evidence::EvidenceOptions;
+pub use extra_headers::ExtraHeaders;
 pub use http_client::ReceiverUrl;
 pub use serve::{LogSink, PushOptions, ServeError, ServeOptions, Serving};
 pub use store::{

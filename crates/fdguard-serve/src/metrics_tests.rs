@@ -53,6 +53,7 @@ fn overview(quiet: usize) -> Overview {
         service: key,
         workload: None,
         count: Some(900),
+        growth_per_second: None,
         limits: Limits {
             soft: Some(1000),
             hard: None,

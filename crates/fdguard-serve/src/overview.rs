@@ -57,7 +57,12 @@ pub struct ServiceView {
     pub open_fds: Option<u64>,
     /// The soft limit of the process that is nearest to its own.
     pub limit: Option<u64>,
-    /// The share of that limit that is used: 1 is full.
+    /// The hard limit of that process.
+    pub hard_limit: Option<u64>,
+    /// The first number that `select()` cannot handle, if a watched process can reach it and could
+    /// call that.
+    pub select_limit: Option<u64>,
+    /// The share of the soft limit that is used: 1 is full.
     pub usage_ratio: Option<f64>,
     /// Change of the descriptors per second, over the last minutes.
     pub growth_per_second: Option<f64>,
@@ -120,6 +125,8 @@ pub struct WatchedView {
     pub workload: Option<Workload>,
     /// Its descriptors.
     pub count: Option<u64>,
+    /// Change of its descriptors per second, over the last minutes.
+    pub growth_per_second: Option<f64>,
     /// Its limits.
     pub limits: Limits,
     /// The verdict.
@@ -149,6 +156,8 @@ pub struct ProcessView {
     pub uid: Option<u32>,
     /// Its descriptors; absent where unknown.
     pub count: Option<u64>,
+    /// Change of its descriptors per second, over the last minutes.
+    pub growth_per_second: Option<f64>,
     /// Its limits.
     pub limits: Limits,
     /// The verdict; unknown unless it is watched.

@@ -143,6 +143,13 @@ pub(crate) fn times(opinion: &ProcessDiagnosis) -> Vec<LimitTime> {
     times.collect()
 }
 
+/// The limit of `select()`, if the process can reach it and could call that.
+pub(crate) fn select_limit(opinion: &ProcessDiagnosis) -> Option<u64> {
+    let mut walls = opinion.walls.iter();
+    let select = walls.find(|wall| wall.name == fdguard_core::wall::SELECT);
+    select.map(|wall| wall.at)
+}
+
 /// Classes, largest first.
 pub(crate) fn classes(opinion: &ProcessDiagnosis) -> Option<Vec<ClassTally>> {
     let classes = opinion.classes.as_ref()?;

@@ -12,6 +12,7 @@ use fdguard_proc::ProcKey;
 use jiff::Timestamp;
 
 use crate::count_track::CountTrack;
+use crate::rate_window::ProcessRate;
 use crate::service::{ServiceKey, ServiceKind};
 
 /// A service without processes is remembered for this many seconds: its next process continues it.
@@ -41,6 +42,7 @@ pub(crate) struct RosterProcess {
     pub(crate) count: Option<u64>,
     pub(crate) limits: Limits,
     pub(crate) track: Option<CountTrack>,
+    pub(crate) rate: ProcessRate,
     /// Whether the count differs from that of the last scan.
     pub(crate) has_changed: bool,
     /// The scan in which it was last seen.
@@ -210,6 +212,7 @@ impl Roster {
             count: None,
             limits: row.limits,
             track: None,
+            rate: ProcessRate::default(),
             has_changed: false,
             scan: 0,
             seen: 0,
@@ -221,6 +224,9 @@ impl Roster {
         process.uid = row.uid;
         process.limits = row.limits;
         process.count = row.count;
+        if let Some(count) = row.count {
+            process.rate.observe(now, count);
+        }
         process.scan = self.scans;
         process.seen = process.seen.saturating_add(1);
         process.has_changed = match (&mut process.track, row.count) {

@@ -12,7 +12,7 @@ use fdguard_core::log_event::LogEvent;
 use fdguard_core::rule::RuleSettings;
 use fdguard_http::ListeningSocket;
 use fdguard_probe::Probe;
-use http::header;
+use http::{HeaderName, header};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
@@ -21,6 +21,7 @@ use crate::delivery::sender::{self, Courier, DeliveryTask};
 use crate::delivery::signature::WebhookSecret;
 use crate::engine::{Engine, EngineOptions, ServeEvent, TickTime};
 use crate::evidence::{EvidenceKeeper, EvidenceOptions};
+use crate::extra_headers::ExtraHeaders;
 use crate::finding_book::{FindingBook, FindingPace, FindingState};
 use crate::fleet::FleetOptions;
 use crate::host_clock::{HostClock, HostClocks, SystemClocks};
@@ -85,8 +86,12 @@ pub struct ServeOptions {
 pub struct PushOptions {
     /// The address for Prometheus remote write; without a path, the usual one.
     pub remote_write: Option<ReceiverUrl>,
+    /// What its receiver needs besides.
+    pub remote_write_headers: ExtraHeaders,
     /// The address for OTLP over HTTP; without a path, the usual one.
     pub otlp: Option<ReceiverUrl>,
+    /// What its receiver needs besides.
+    pub otlp_headers: ExtraHeaders,
     /// Between two pushes.
     pub every: Duration,
 }
@@ -195,42 +200,39 @@ impl Serving {
 /// A courier and a task for each receiver.
 fn couriers(options: &ServeOptions) -> Result<(Couriers, Vec<DeliveryTask>), ServeError> {
     let mut tasks = Vec::new();
-    let json: &[_] = &[(header::CONTENT_TYPE, "application/json")];
-    let mut start = |url: &ReceiverUrl, secret: Option<&WebhookSecret>, headers: &[_]| {
-        let client = PostClient::new(url.clone(), headers);
-        let client =
-            client.map_err(|why| ServeError::Receiver(format!("{}: {why}", url.label())))?;
-        let (courier, task) = sender::pair(client, secret.cloned());
-        tasks.push(task);
-        Ok::<Courier, ServeError>(courier)
-    };
-    let alerts = options.alertmanager.as_ref();
-    let alerts = alerts
-        .map(|url| start(&url.below("/api/v2/alerts"), None, json))
-        .transpose()?;
-    let hook = options.webhook.as_ref();
-    let hook = hook
-        .map(|(url, secret)| start(url, Some(secret), json))
-        .transpose()?;
+    let mut start =
+        |url: Option<ReceiverUrl>, secret: Option<&WebhookSecret>, headers: &Headers| {
+            let Some(url) = url else { return Ok(None) };
+            let label = url.label();
+            let client = PostClient::new(url, &headers.0, headers.1)
+                .map_err(|why| ServeError::Receiver(format!("{label}: {why}")))?;
+            let (courier, task) = sender::pair(client, secret.cloned());
+            tasks.push(task);
+            Ok::<Option<Courier>, ServeError>(Some(courier))
+        };
+    let none = ExtraHeaders::default();
+    let json: Headers = (vec![(header::CONTENT_TYPE, "application/json")], &none);
+    let (alerts, hook) = (&options.alertmanager, &options.webhook);
+    let alerts = alerts.as_ref().map(|url| url.below("/api/v2/alerts"));
+    let hook_url = hook.as_ref().map(|(url, _)| url.clone());
+    let secret = hook.as_ref().map(|(_, secret)| secret);
     let push = &options.push;
     let remote_write = push.remote_write.as_ref();
-    let remote_write = remote_write
-        .map(|url| url.or_at(push::REMOTE_WRITE_PATH))
-        .map(|url| start(&url, None, &push::remote_write_headers()))
-        .transpose()?;
-    let otlp = push.otlp.as_ref();
-    let otlp = otlp
-        .map(|url| url.or_at(push::OTLP_PATH))
-        .map(|url| start(&url, None, &push::otlp_headers()))
-        .transpose()?;
+    let remote_write = remote_write.map(|url| url.or_at(push::REMOTE_WRITE_PATH));
+    let remote_headers = (push::remote_write_headers(), &push.remote_write_headers);
+    let otlp = push.otlp.as_ref().map(|url| url.or_at(push::OTLP_PATH));
+    let otlp_headers = (push::otlp_headers(), &push.otlp_headers);
     let couriers = Couriers {
-        alertmanager: alerts,
-        webhook: hook,
-        remote_write,
-        otlp,
+        alertmanager: start(alerts, None, &json)?,
+        webhook: start(hook_url, secret, &json)?,
+        remote_write: start(remote_write, None, &remote_headers)?,
+        otlp: start(otlp, None, &otlp_headers)?,
     };
     Ok((couriers, tasks))
 }
+
+/// The headers of a protocol, and those that a receiver needs besides.
+type Headers<'a> = (Vec<(HeaderName, &'static str)>, &'a ExtraHeaders);
 
 type WebParts = (Vec<SocketAddr>, oneshot::Sender<()>, JoinHandle<()>);
 

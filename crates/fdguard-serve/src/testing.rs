@@ -15,6 +15,8 @@ pub(crate) fn service(name: &str, count: u64) -> ServiceView {
         watched: 0,
         open_fds: Some(count),
         limit: Some(1000),
+        hard_limit: Some(1000),
+        select_limit: None,
         usage_ratio: Some(count as f64 / 1000.0),
         growth_per_second: Some(0.0),
         verdict: Verdict::Unknown,

@@ -53,6 +53,8 @@ const LITTLE: u64 = 64;
 struct KnownProcess {
     inode: u64,
     row: HostRow,
+    /// Whether this is its first scan: it may be between its fork and its exec.
+    is_new: bool,
 }
 
 /// Names, limits and table sizes change rarely: they are read again every this many scans, spread
@@ -172,17 +174,19 @@ impl Radar {
                 ..HostRow::default()
             },
         };
+        let is_young = known.is_none_or(|known| known.is_new);
         let grown = known.is_some_and(|known| count > known.row.count);
         let holds_little = count.is_some_and(|count| (1..LITTLE).contains(&count));
         if self.depth == Depth::Crowd && holds_little {
             probe.glance(&mut row, buffer)?;
-        } else if known.is_none() || grown || self.is_due(pid, count) {
+        } else if is_young || grown || self.is_due(pid, count) {
             probe.reread(&mut row, buffer)?;
         }
         if self.depth == Depth::Whole && row.start_ticks.is_none() {
             probe.identify(&mut row, buffer)?;
         }
-        Ok(KnownProcess { inode, row })
+        let is_new = known.is_none();
+        Ok(KnownProcess { inode, row, is_new })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The radar with full privileges: counts that follow, exits that are noticed.
 
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fdguard_core::host::HostRow;
 use fdguard_probe::{Options, Probe, Radar};
@@ -57,37 +58,82 @@ fn r8_a_process_that_became_a_zombie_is_shown_as_one() {
     assert_eq!(row(&mut radar, &probe, pid), None);
 }
 
+/// A shell that waits for a line, then turns into cat.
+struct TurningShell {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl TurningShell {
+    fn start() -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", "echo ready; read go; echo; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut shell = Self {
+            stdin: child.stdin.take().unwrap(),
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        };
+        assert_eq!(shell.line(), "ready\n");
+        shell
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn turn(&mut self) {
+        self.stdin.write_all(b"go\nhello\n").unwrap();
+        assert_eq!([self.line(), self.line()], ["\n", "hello\n"]);
+    }
+
+    fn name(&self, radar: &mut Radar, probe: &Probe) -> String {
+        let row = row(radar, probe, self.child.id()).unwrap();
+        row.comm.to_lossy().into_owned()
+    }
+
+    fn finish(mut self) {
+        drop(self.stdin);
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
 #[test]
 fn a_process_that_becomes_another_program_is_shown_under_its_new_name() {
     let probe = Probe::new().unwrap();
     let mut radar = Radar::new();
-    // The shell waits for a line, then turns into cat.
-    let mut child = Command::new("sh")
-        .args(["-c", "echo ready; read go; echo; exec cat"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
-    let before = row(&mut radar, &probe, child.id()).unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut stdin, b"go\nhello\n").unwrap();
-    for expected in ["\n", "hello\n"] {
-        line.clear();
-        std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
-        assert_eq!(line, expected);
+    let mut shell = TurningShell::start();
+    for _ in 0..2 {
+        assert_eq!(shell.name(&mut radar, &probe), "sh");
     }
+    shell.turn();
     // Rare facts are read again every sixteen scans.
-    let names: Vec<String> = (0..16)
-        .map(|_| row(&mut radar, &probe, child.id()).unwrap())
-        .map(|row| row.comm.to_lossy().into_owned())
-        .collect();
-    assert_eq!(before.comm.as_str(), Some("sh"));
+    let names: Vec<String> = (0..16).map(|_| shell.name(&mut radar, &probe)).collect();
     assert_eq!(names.last().map(String::as_str), Some("cat"));
-    drop(stdin);
-    assert!(child.wait().unwrap().success());
+    shell.finish();
+}
+
+#[test]
+fn a_process_that_was_first_seen_before_its_exec_has_its_name_from_the_second_scan_on() {
+    let probe = Probe::new().unwrap();
+    let mut radar = Radar::new();
+    // What is read again every sixteen scans is that of one of them at most.
+    let mut shells = [(); 3].map(|()| TurningShell::start());
+    radar.scan(&probe).unwrap();
+    shells.iter_mut().for_each(TurningShell::turn);
+    let view = radar.scan(&probe).unwrap();
+    for shell in shells {
+        let mut rows = view.rows.iter();
+        let row = rows.find(|row| row.pid == shell.child.id()).unwrap();
+        assert_eq!(row.comm.as_str(), Some("cat"));
+        shell.finish();
+    }
 }
 
 #[test]

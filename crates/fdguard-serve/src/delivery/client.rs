@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
+use crate::extra_headers::ExtraHeaders;
 use crate::http_client::{HttpCall, HttpClient, ReceiverUrl};
 
 /// From the name of the receiver to its answer.
@@ -33,12 +34,13 @@ impl PostClient {
     pub(crate) fn new(
         url: ReceiverUrl,
         headers: &[(HeaderName, &'static str)],
+        extra: &ExtraHeaders,
     ) -> Result<Self, String> {
         let headers = headers.iter();
         let headers = headers.map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
         Ok(Self {
             client: HttpClient::new(url)?,
-            headers: headers.collect(),
+            headers: headers.chain(extra.to_vec()).collect(),
         })
     }
 

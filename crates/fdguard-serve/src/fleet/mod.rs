@@ -21,6 +21,7 @@ pub use query::FleetOrder;
 pub use rows::{FleetFindingCount, FleetRow};
 pub use verdicts::{FleetConclusion, FleetSpread};
 
+use crate::extra_headers::ExtraHeaders;
 use crate::http_client::ReceiverUrl;
 use prometheus::{PromAnswer, PromSample, PrometheusApi};
 use query::Ranking;
@@ -37,6 +38,8 @@ pub struct FleetOptions {
     pub from: ReceiverUrl,
     /// A bearer token for it.
     pub token: Option<String>,
+    /// What else it needs, such as the tenant of Mimir.
+    pub headers: ExtraHeaders,
     /// The label that names a host.
     pub host_label: String,
     /// The longest time for each query.

@@ -57,7 +57,8 @@ impl PrometheusApi {
         };
         let client = HttpClient::new(options.from.below("/api/v1/query")).map_err(unreachable)?;
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
-        let mut headers = vec![(header::CONTENT_TYPE, form)];
+        let mut headers = options.headers.to_vec();
+        headers.push((header::CONTENT_TYPE, form));
         if let Some(token) = options.token {
             let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
             let bearer = bearer.map_err(|error| unreachable(error.to_string()))?;

@@ -1,5 +1,6 @@
 //! Is it the deploy or the machine? From where a service grows and where it does not.
 
+use fdguard_core::units::counted;
 use serde::Serialize;
 
 use super::rows::FleetRow;
@@ -49,7 +50,7 @@ impl FleetConclusion {
             (0, _) => (FleetSpread::Absent, "No host reports it.".to_owned()),
             (_, 0) => (
                 FleetSpread::Nowhere,
-                format!("It grows on none of {all} hosts."),
+                format!("It grows on none of {}.", counted(all as u64, "host")),
             ),
             (1, _) => (
                 FleetSpread::OnlyHost,
@@ -58,9 +59,9 @@ impl FleetConclusion {
             (_, 1) => (
                 FleetSpread::OneHost,
                 format!(
-                    "It grows only on {names}, and not on {} others: suspect that machine, its \
-                     load or its version.",
-                    all - 1
+                    "It grows only on {names}, and not on {}: suspect that machine, its load or \
+                     its version.",
+                    counted(all as u64 - 1, "other")
                 ),
             ),
             _ if all == some => (

@@ -90,7 +90,8 @@ fn resource_attributes(
         "pod" => {
             let (namespace, name) = service.split_once('/').unwrap_or(("", service));
             all.push(("k8s.namespace.name", namespace.to_owned()));
-            all.push(("k8s.workload.name", name.to_owned()));
+            // The conventions name each kind of workload apart, and the kind is unknown here.
+            all.push(("fdguard.workload.name", name.to_owned()));
         }
         "command" => all.push(("process.command", service.to_owned())),
         "" => return all,
@@ -215,13 +216,13 @@ mod tests {
         };
         assert_eq!(
             attributes("pod", "shop/cart", Some(&pod)),
-            "k8s.namespace.name=shop k8s.workload.name=cart fdguard.service.kind=pod \
+            "k8s.namespace.name=shop fdguard.workload.name=cart fdguard.service.kind=pod \
              k8s.pod.uid=1234 k8s.pod.name=cart-0"
         );
         // Several pods of one workload.
         assert_eq!(
             attributes("pod", "shop/cart", None),
-            "k8s.namespace.name=shop k8s.workload.name=cart fdguard.service.kind=pod"
+            "k8s.namespace.name=shop fdguard.workload.name=cart fdguard.service.kind=pod"
         );
         let container = Workload {
             container: Some(ContainerName {

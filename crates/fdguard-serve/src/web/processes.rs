@@ -24,7 +24,7 @@ const USUAL: usize = 2_000;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProcessQuery {
-    /// `time-left`, `usage`, `verdict`, `count` or `name`.
+    /// `time-left`, `growth`, `usage`, `verdict`, `count` or `name`.
     sort: Option<String>,
     /// A part of the command or of the service's name, or the pid.
     q: Option<String>,
@@ -85,6 +85,10 @@ fn sort(processes: &mut [&ProcessView], by: &str) -> Result<(), Problem> {
                 .total_cmp(&left(b))
                 .then_with(|| used(b).total_cmp(&used(a)))
         }),
+        "growth" => processes.sort_by(|a, b| {
+            let rate = |view: &ProcessView| view.growth_per_second.unwrap_or(0.0);
+            rate(b).total_cmp(&rate(a))
+        }),
         "usage" => processes.sort_by(|a, b| {
             let used = |view: &ProcessView| view.usage_ratio().unwrap_or(0.0);
             used(b).total_cmp(&used(a))
@@ -93,8 +97,9 @@ fn sort(processes: &mut [&ProcessView], by: &str) -> Result<(), Problem> {
         "count" => processes.sort_by_key(|view| Reverse(view.count)),
         "name" => processes.sort_by_key(|view| view.comm.to_lossy().into_owned()),
         other => {
-            let detail =
-                format!("sort {other:?} is not one of time-left, usage, verdict, count, name");
+            let detail = format!(
+                "sort {other:?} is not one of time-left, growth, usage, verdict, count, name"
+            );
             return Err(Problem::new(StatusCode::BAD_REQUEST, "bad-query", detail));
         }
     }
@@ -117,6 +122,7 @@ mod tests {
             service: ServiceKey::new(ServiceKind::Unit, "web.service"),
             uid: Some(0),
             count: Some(count),
+            growth_per_second: None,
             limits: Limits {
                 soft: Some(1000),
                 hard: None,
@@ -133,7 +139,13 @@ mod tests {
             limit: "soft-limit".to_owned(),
             seconds: 60.0,
         }];
-        let all = [process(2, "nginx", 5), process(3, "Full", 990), dying];
+        let [mut slow, mut fast] = [process(2, "nginx", 5), process(3, "Full", 990)];
+        slow.growth_per_second = Some(0.1);
+        fast.growth_per_second = Some(0.2);
+        // What is unknown is not growth, and a process that shrinks comes after it.
+        let mut shrinking = process(5, "shrinking", 1);
+        shrinking.growth_per_second = Some(-1.0);
+        let all = [slow, fast, dying, shrinking];
         let query = ProcessQuery {
             sort: sort.map(str::to_owned),
             q: q.map(str::to_owned),
@@ -145,13 +157,14 @@ mod tests {
 
     #[test]
     fn all_processes_are_sorted_searched_and_bounded() {
-        assert_eq!(pids(None, None, None), (3, vec![4, 3, 2]));
-        assert_eq!(pids(Some("count"), None, Some(1)), (3, vec![3]));
-        assert_eq!(pids(Some("usage"), None, None), (3, vec![3, 4, 2]));
-        assert_eq!(pids(Some("name"), None, None), (3, vec![3, 4, 2]));
+        assert_eq!(pids(None, None, None), (4, vec![4, 3, 2, 5]));
+        assert_eq!(pids(Some("growth"), None, None), (4, vec![3, 2, 4, 5]));
+        assert_eq!(pids(Some("count"), None, Some(1)), (4, vec![3]));
+        assert_eq!(pids(Some("usage"), None, None), (4, vec![3, 4, 2, 5]));
+        assert_eq!(pids(Some("name"), None, None), (4, vec![3, 4, 2, 5]));
         assert_eq!(pids(None, Some("full"), None), (1, vec![3]));
         assert_eq!(pids(None, Some("2"), None), (1, vec![2]));
-        assert_eq!(pids(None, Some("web"), None).0, 3);
+        assert_eq!(pids(None, Some("web"), None).0, 4);
         let query = ProcessQuery {
             sort: Some("luck".to_owned()),
             ..ProcessQuery::default()

@@ -14,14 +14,19 @@ export const PATIENCE = 120_000;
 const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/google-chrome"].find(existsSync);
 export const lacks = CHROMIUM ? false : "no chromium: install the Debian package";
 
+/** Its name; its limits and how many files it opens. */
 const LEAKER = `
-import ctypes, sys, time
+import ctypes, resource, sys, time
+soft, hard, most = map(int, sys.argv[2:] or (0, 0, 10 ** 9))
 ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)
+if soft:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 held = []
 def open_one():
     held.append(open("/dev/null"))
 while True:
-    open_one()
+    if len(held) < most:
+        open_one()
     time.sleep(0.02)
 `;
 
@@ -75,10 +80,11 @@ function firstLine(child) {
   });
 }
 
-export async function leaker(name) {
+/** With these limits and up to this many files, if they are given. */
+export async function leaker(name, { soft, hard = soft, most } = {}) {
   const file = join(mkdtempSync(join(tmpdir(), "fdguard-page-")), "leak.py");
   writeFileSync(file, LEAKER);
-  return start("python3", [file, name]);
+  return start("python3", [file, name, ...(soft ? [soft, hard, most].map(String) : [])]);
 }
 
 export async function crowd(count, name) {
@@ -94,8 +100,8 @@ export async function serve(options = {}) {
   writeFileSync(join(dir, "act"), ACT, { mode: 0o600 });
   const child = start(process.env.FDGUARD, ["serve", "--listen", options.listen || "127.0.0.1:0",
     "--token-file", join(dir, "view"), "--act-token-file", join(dir, "act"), "--state", dir,
-    "--every", "200ms", "--sample-every", "200ms", "--budget", "30%", "--no-evidence",
-    ...(options.args || [])]);
+    "--every", "200ms", "--sample-every", "200ms", "--budget", "30%",
+    ...(options.hasEvidence ? [] : ["--no-evidence"]), ...(options.args || [])]);
   const line = await firstLine(child);
   const url = /listens at (\S+)/.exec(line)[1];
   return {
@@ -135,6 +141,16 @@ export function metricEngine(services) {
   })));
 }
 
+/** Records in which colours and dashes a page draws on its canvases. Runs in the page. */
+function recordStrokes() {
+  globalThis.strokes = new Set();
+  const { stroke } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.stroke = function (...args) {
+    globalThis.strokes.add(this.strokeStyle + " " + this.getLineDash().join(","));
+    return stroke.apply(this, args);
+  };
+}
+
 let browser;
 export async function openPage(url, options = {}) {
   browser ||= await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
@@ -142,11 +158,14 @@ export async function openPage(url, options = {}) {
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   page.problems = [];
+  page.streams = 0;
+  await page.addInitScript(recordStrokes);
   page.on("pageerror", (error) => page.problems.push(String(error)));
   page.on("dialog", (dialog) => { page.problems.push("dialog"); dialog.dismiss(); });
   page.on("request", (request) => {
     const isOwn = request.url().startsWith(url) || request.url().startsWith("data:");
     if (!isOwn) page.problems.push("request to " + request.url());
+    page.streams += request.url().endsWith("/api/v1/events") ? 1 : 0;
   });
   await page.goto(url + "/" + (options.hash || ""));
   return page;

@@ -143,11 +143,12 @@ fn a_suppression_needs_the_right_to_act_and_a_reason() {
 fn documents_have_schemas_and_unknown_is_null() {
     let server = Server::start();
     let victim = leaker().start();
-    server.ticks(3);
-    let overview = server.json(&format!(
-        "/api/v1/overview?sort=name&q={}&limit=1",
-        command()
-    ));
+    let path = format!("/api/v1/overview?sort=name&q={}&limit=1", command());
+    let overview = testkit::wait_for("the service", || {
+        let overview = server.json(&path);
+        let has_it = !overview["services"].as_array()?.is_empty();
+        has_it.then_some(overview)
+    });
     assert_eq!(overview["schema"], "fdguard.serve.overview/1");
     assert_eq!(overview["host"], "test-host");
     let services = overview["services"].as_array().unwrap();
@@ -162,7 +163,12 @@ fn documents_have_schemas_and_unknown_is_null() {
         (&"unknown".into(), &Value::Null)
     );
     assert!(leaker["open_fds"].as_u64().unwrap() >= 3);
-    let service = server.json(&format!("/api/v1/service?kind=command&name={}", command()));
+    let path = format!("/api/v1/service?kind=command&name={}", command());
+    // It is shown before it is written.
+    let service = testkit::wait_for("its history", || {
+        let service = server.json(&path);
+        (!service["history"].is_null()).then_some(service)
+    });
     assert_eq!(service["schema"], "fdguard.serve.service/1");
     assert_eq!(service["now"]["name"], command());
     assert_eq!(service["history"]["schema"], "fdguard.history/1");

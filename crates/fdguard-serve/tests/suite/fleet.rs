@@ -5,10 +5,10 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use fdguard_core::lint::Severity;
-use fdguard_serve::ReceiverUrl;
 use fdguard_serve::fleet::{
     Fleet, FleetCheckOptions, FleetError, FleetOptions, FleetOrder, FleetSpread,
 };
+use fdguard_serve::{ExtraHeaders, ReceiverUrl};
 
 use super::fleet_engine::{MetricEngine, post};
 use super::harness::{Server, VIEW, command, leaker};
@@ -23,6 +23,7 @@ fn fleet(url: &str, within: Duration) -> Fleet {
     Fleet::new(FleetOptions {
         from: ReceiverUrl::parse(url).unwrap(),
         token: None,
+        headers: ExtraHeaders::default(),
         host_label: "instance".to_owned(),
         within,
     })
@@ -219,6 +220,7 @@ fn the_page_gets_the_fleet() {
         options.fleet = Some(FleetOptions {
             from,
             token: None,
+            headers: ExtraHeaders::default(),
             host_label: "instance".to_owned(),
             within: Duration::from_secs(60),
         });

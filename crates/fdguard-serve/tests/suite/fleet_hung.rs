@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use fdguard_serve::ReceiverUrl;
 use fdguard_serve::fleet::FleetOptions;
+use fdguard_serve::{ExtraHeaders, ReceiverUrl};
 use testkit::Victim;
 
 use super::harness::{Server, VIEW};
@@ -20,6 +20,7 @@ fn server(from: &str) -> Server {
         options.fleet = Some(FleetOptions {
             from,
             token: None,
+            headers: ExtraHeaders::default(),
             host_label: "instance".to_owned(),
             within: Duration::from_secs(30),
         });

@@ -14,4 +14,5 @@ mod hostile;
 mod messages;
 mod packaging;
 mod push;
+mod push_receiver;
 mod restart;

@@ -33,7 +33,10 @@ fn an_open_finding_keeps_its_number_and_is_not_told_again() {
     let mut victim = leaker().nofile(100).start();
     victim.tell("90 file");
     let pid = victim.pid();
-    let first = server.wait("the finding", |overview| near_limit(overview, pid));
+    // A look may have come while the victim opened them: then the finding was a warning first.
+    let first = server.wait("the finding about all of them", |overview| {
+        near_limit(overview, pid).filter(|one| one["finding"]["severity"] == "critical")
+    });
     assert!(told(&server, "finding_opened", &first["id"]));
     let server = Server::in_dir(server.stop(), |_| {});
     let again = server.wait("the finding", |overview| {
@@ -171,4 +174,40 @@ fn every_process_is_listed_also_those_that_are_not_watched() {
     assert_eq!(few["processes"].as_array().unwrap().len(), 1);
     assert!(few["matched"].as_u64().unwrap() > 1);
     victim.finish();
+}
+
+#[test]
+fn a_process_has_a_growth_of_its_own() {
+    let server = Server::start();
+    let mut growing = leaker().start();
+    let still = leaker().start();
+    let path = format!(
+        "/api/v1/processes?q={}&sort=growth",
+        super::harness::command()
+    );
+    let (first, second) = testkit::wait_for("its growth", || {
+        growing.tell("2 file");
+        let document = server.json(&path);
+        let processes = document["processes"].as_array()?;
+        let [first, second] = &processes[..] else {
+            return None;
+        };
+        let is_known = second["growth_per_second"].is_f64();
+        let is_growing = first["growth_per_second"].as_f64()? > 0.0;
+        (is_known && is_growing).then(|| (first.clone(), second.clone()))
+    });
+    assert_eq!(first["pid"], growing.pid());
+    // Both are one service: its growth would be the same for both.
+    assert_eq!(first["service"], second["service"]);
+    assert_eq!(second["pid"], still.pid());
+    assert_eq!(second["growth_per_second"], 0.0);
+    let watched = server.wait("its watch", |overview| {
+        super::harness::watched(overview, growing.pid())
+    });
+    assert!(
+        watched["growth_per_second"].as_f64().unwrap() > 0.0,
+        "{watched}"
+    );
+    growing.finish();
+    still.finish();
 }

@@ -31,6 +31,10 @@ pub struct FleetArgs {
     /// File with a bearer token for it.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// File with headers that it needs, one `Name: value` per line, such as `X-Scope-OrgID: shop`
+    /// for a tenant of Mimir.
+    #[arg(long, value_name = "FILE")]
+    pub header_file: Option<PathBuf>,
     /// Label that names a host.
     #[arg(long, value_name = "LABEL", default_value = "instance", value_parser = label)]
     pub host_label: String,

@@ -155,10 +155,17 @@ pub struct ServeFleetArgs {
     /// `http://prometheus:9090`; without a path, /api/v1/write is added.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::parse)]
     pub remote_write: Option<ReceiverUrl>,
+    /// File with headers that it needs, one `Name: value` per line, such as `Authorization: Bearer
+    /// TOKEN` or `X-Scope-OrgID: shop`.
+    #[arg(long, value_name = "FILE", requires = "remote_write")]
+    pub remote_write_header_file: Option<PathBuf>,
     /// Push metrics to this OTLP endpoint over HTTP, such as `http://collector:4318`; without a
     /// path, /v1/metrics is added.
     #[arg(long, value_name = "URL", value_parser = ReceiverUrl::parse)]
     pub otlp: Option<ReceiverUrl>,
+    /// File with headers that it needs, one `Name: value` per line.
+    #[arg(long, value_name = "FILE", requires = "otlp")]
+    pub otlp_header_file: Option<PathBuf>,
     /// Time between two pushes.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_positive_duration)]
     pub push_every: Duration,
@@ -168,6 +175,9 @@ pub struct ServeFleetArgs {
     /// File with a bearer token for it.
     #[arg(long, value_name = "FILE", requires = "fleet_from")]
     pub fleet_token_file: Option<PathBuf>,
+    /// File with headers that it needs, one `Name: value` per line.
+    #[arg(long, value_name = "FILE", requires = "fleet_from")]
+    pub fleet_header_file: Option<PathBuf>,
     /// Label that names a host there.
     #[arg(long, value_name = "LABEL", default_value = "instance", value_parser = super::fleet::label)]
     pub host_label: String,

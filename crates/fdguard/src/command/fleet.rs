@@ -11,6 +11,7 @@ use fdguard_serve::fleet::{
 };
 use serde::Serialize;
 
+use super::header_file::read_beside_token;
 use crate::cli::{FleetArgs, FleetSort, FleetWhat};
 use crate::exit::{self, HintedError};
 use crate::output;
@@ -36,9 +37,12 @@ pub(super) fn run(args: &FleetArgs) -> anyhow::Result<u8> {
 }
 
 fn options(args: &FleetArgs) -> anyhow::Result<FleetOptions> {
+    let token = token(args.token_file.as_deref(), "--token-file")?;
+    let file = args.header_file.as_deref();
     Ok(FleetOptions {
         from: args.from.clone(),
-        token: token(args.token_file.as_deref(), "--token-file")?,
+        headers: read_beside_token(file, "--header-file", token.is_some())?,
+        token,
         host_label: args.host_label.clone(),
         within: args.timeout,
     })
@@ -60,7 +64,7 @@ fn explain(error: FleetError) -> anyhow::Error {
             "let it scrape /metrics of fdguard serve, or start that with --remote-write"
         }
         FleetError::Unreachable { .. } => "check the address, or raise --timeout",
-        FleetError::Refused { .. } => "check --token-file and the server's own log",
+        FleetError::Refused { .. } => "check --token-file, --header-file and the server's own log",
         FleetError::Nonsense { .. } => "give the base address, without /api/v1",
     };
     HintedError::look(sanitize_str(&error.to_string()).into_owned(), hint).into()

@@ -15,6 +15,8 @@ mod explain;
 #[cfg(feature = "serve")]
 mod fleet;
 #[cfg(feature = "serve")]
+mod header_file;
+#[cfg(feature = "serve")]
 mod history;
 #[cfg(feature = "host")]
 mod host;

@@ -19,10 +19,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::fleet::token;
+use super::header_file::{read_beside_token, read_headers};
 use super::listening::{ListenRules, Sockets};
 use super::settings;
 use super::token_file::{default_file, read_or_make};
-use crate::cli::{KeepArgs, ServeArgs, ServeTraceArgs, WebArgs};
+use crate::cli::{KeepArgs, ServeArgs, ServeFleetArgs, ServeTraceArgs, WebArgs};
 use crate::exit::{self, HintedError};
 use crate::output;
 
@@ -83,8 +84,6 @@ fn options(
         .clone()
         .zip(delivery.webhook_secret_file.as_ref());
     let webhook = webhook.map(|(url, file)| anyhow::Ok((url, secret(file)?)));
-    let fleet = &args.fleet;
-    let fleet_token = token(fleet.fleet_token_file.as_deref(), "--fleet-token-file")?;
     // Works even if the file was replaced by a newer one.
     let program = PathBuf::from("/proc/self/exe");
     let trace = trace(&args.trace, traced, state.as_deref(), &program)?;
@@ -104,23 +103,43 @@ fn options(
             }),
         alertmanager: delivery.alertmanager.clone(),
         webhook: webhook.transpose()?,
-        push: PushOptions {
-            remote_write: fleet.remote_write.clone(),
-            otlp: fleet.otlp.clone(),
-            every: fleet.push_every,
-        },
+        push: push(&args.fleet)?,
         trace,
-        fleet: fleet.fleet_from.clone().map(|from| FleetOptions {
-            from,
-            token: fleet_token,
-            host_label: fleet.host_label.clone(),
-            within: Duration::from_secs(10),
-        }),
+        fleet: fleet(&args.fleet)?,
         program: Some(program),
         scratch,
         web,
     };
     Ok((options, token_from))
+}
+
+/// Receivers of metrics.
+fn push(args: &ServeFleetArgs) -> anyhow::Result<PushOptions> {
+    let headers = |file: &Option<PathBuf>, option| read_headers(file.as_deref(), option);
+    let remote_write = &args.remote_write_header_file;
+    Ok(PushOptions {
+        remote_write: args.remote_write.clone(),
+        remote_write_headers: headers(remote_write, "--remote-write-header-file")?,
+        otlp: args.otlp.clone(),
+        otlp_headers: headers(&args.otlp_header_file, "--otlp-header-file")?,
+        every: args.push_every,
+    })
+}
+
+/// Where metrics of all hosts are.
+fn fleet(args: &ServeFleetArgs) -> anyhow::Result<Option<FleetOptions>> {
+    let Some(from) = args.fleet_from.clone() else {
+        return Ok(None);
+    };
+    let token = token(args.fleet_token_file.as_deref(), "--fleet-token-file")?;
+    let file = args.fleet_header_file.as_deref();
+    Ok(Some(FleetOptions {
+        from,
+        headers: read_beside_token(file, "--fleet-header-file", token.is_some())?,
+        token,
+        host_label: args.host_label.clone(),
+        within: Duration::from_secs(10),
+    }))
 }
 
 /// Traces of confirmed leaks, if services are named: by the command line or in the file.

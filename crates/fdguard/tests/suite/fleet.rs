@@ -1,5 +1,5 @@
-//! `fdguard fleet check` for cron and CI: what it exits with, over a server that answers as
-//! Prometheus does.
+//! `fdguard fleet` for cron and CI: what it exits with, over a server that answers as Prometheus
+//! does, or as Mimir.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -21,13 +21,18 @@ struct StubFleet {
     is_full: bool,
     /// What it says about its own answers.
     warnings: &'static [&'static str],
+    /// The verdict on api on each host, as a number.
+    verdicts: &'static [(&'static str, &'static str)],
+    /// Whether it is a Mimir: below a path, and only for a tenant.
+    is_mimir: bool,
 }
 
 impl StubFleet {
     /// Serves until the test ends; its address.
     fn serve(self) -> String {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", socket.local_addr().unwrap());
+        let path = if self.is_mimir { "/prometheus" } else { "" };
+        let url = format!("http://{}{path}", socket.local_addr().unwrap());
         std::thread::spawn(move || {
             for stream in socket.incoming().flatten() {
                 self.answer(stream);
@@ -37,7 +42,14 @@ impl StubFleet {
     }
 
     fn answer(&self, mut stream: TcpStream) {
-        let query = query_of(&stream);
+        let (head, query) = request_of(&stream);
+        let is_meant = head.starts_with("post /prometheus/api/v1/query http/1.1\r\n");
+        if self.is_mimir && !(is_meant && head.contains("x-scope-orgid: shop\r\n")) {
+            let body = "no org id\n";
+            let length = body.len();
+            let head = format!("HTTP/1.1 401 Unauthorized\r\nContent-Length: {length}\r\n\r\n");
+            return drop(stream.write_all(format!("{head}{body}").as_bytes()));
+        }
         let data = json!({"resultType": "vector", "result": self.samples(&query)});
         let body = json!({"status": "success", "data": data, "warnings": self.warnings});
         let body = body.to_string();
@@ -62,7 +74,17 @@ impl StubFleet {
             vec![sample(metric, value)]
         };
         let is_about = |metric: &str| query.contains(metric);
-        if is_about("last_over_time") {
+        if query.starts_with("query=%7B__name__") {
+            if !is_about("service%3D%22api%22") {
+                return Vec::new();
+            }
+            let verdict = |(host, verdict): &(&str, &str)| {
+                let metric = json!({"__name__": "fdguard_verdict", "instance": host,
+                    "kind": "unit", "service": "api"});
+                sample(metric, verdict)
+            };
+            self.verdicts.iter().map(verdict).collect()
+        } else if is_about("last_over_time") {
             hosts(self.before)
         } else if is_about("fdguard_visible_processes") {
             hosts(self.now)
@@ -78,22 +100,25 @@ impl StubFleet {
     }
 }
 
-/// The body of a request.
-fn query_of(stream: &TcpStream) -> String {
+/// The head of a request in lower case, and its body.
+fn request_of(stream: &TcpStream) -> (String, String) {
     let mut reader = BufReader::new(stream);
+    let mut head = String::new();
     let mut length = 0;
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
             break;
         }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
+        line.make_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length: ") {
             length = value.trim().parse().unwrap();
         }
+        head.push_str(&line);
     }
     let mut body = vec![0; length];
     drop(reader.read_exact(&mut body));
-    String::from_utf8(body).unwrap()
+    (head, String::from_utf8(body).unwrap())
 }
 
 fn check(fleet: &StubFleet, more: &[&str]) -> CommandOutput {
@@ -107,6 +132,8 @@ const ONE: StubFleet = StubFleet {
     has_finding: false,
     is_full: false,
     warnings: &[],
+    verdicts: &[],
+    is_mimir: false,
 };
 
 #[test]
@@ -204,4 +231,101 @@ fn a_server_without_hosts_is_3_and_no_result() {
         "{}",
         output.stderr
     );
+}
+
+#[test]
+fn a_mimir_is_asked_with_the_headers_of_a_file() {
+    let mimir = StubFleet {
+        is_mimir: true,
+        ..ONE
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("headers");
+    let check = |lines: &str| {
+        std::fs::write(&file, lines).unwrap();
+        check(&mimir, &["--header-file", file.to_str().unwrap()])
+    };
+    let output = check("# the tenant\nX-Scope-OrgID: shop\n");
+    assert_eq!(
+        (output.code, output.text()),
+        (0, "0 problems on 1 host\n"),
+        "{}",
+        output.stderr
+    );
+    let other = check("X-Scope-OrgID: other\n");
+    assert_eq!((other.code, other.text()), (3, ""));
+    assert!(
+        other.stderr.contains("refused the query: status 401"),
+        "{}",
+        other.stderr
+    );
+    let malformed = check("X-Scope-OrgID: shop\ns3cret\n");
+    assert_eq!((malformed.code, malformed.text()), (2, ""));
+    let mut lines = malformed.stderr.lines();
+    let first = lines.next().unwrap();
+    assert!(first.starts_with("fdguard: --header-file "), "{first}");
+    assert!(first.ends_with(": line 2 is not Name: value"), "{first}");
+    assert!(
+        lines.next().unwrap().starts_with("hint: "),
+        "{}",
+        malformed.stderr
+    );
+    assert!(!malformed.stderr.contains("s3cret"), "{}", malformed.stderr);
+}
+
+#[test]
+fn two_tokens_for_one_server_are_a_usage_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (headers, token) = (dir.path().join("headers"), dir.path().join("token"));
+    std::fs::write(&headers, "Authorization: Bearer one\n").unwrap();
+    std::fs::write(&token, "another\n").unwrap();
+    let files = ["--header-file", headers.to_str().unwrap()];
+    assert_eq!(check(&ONE, &files).code, 0);
+    let both = [&files[..], &["--token-file", token.to_str().unwrap()]].concat();
+    let output = check(&ONE, &both);
+    assert_eq!((output.code, output.text()), (2, ""));
+    assert!(
+        output.stderr.contains("both are for Authorization"),
+        "{}",
+        output.stderr
+    );
+}
+
+#[test]
+fn a_service_that_grows_somewhere_is_1_with_a_conclusion() {
+    let service = |fleet: &StubFleet, name: &str| {
+        let url = fleet.clone().serve();
+        run(["fleet", "--from", &url, "service", name])
+    };
+    let two = StubFleet {
+        now: &["a:9187", "b:9187"],
+        before: &["a:9187", "b:9187"],
+        verdicts: &[("a:9187", "4"), ("b:9187", "1")],
+        ..ONE
+    };
+    let output = service(&two, "api");
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    let lines: Vec<&str> = output.text().lines().collect();
+    assert_eq!(lines.len(), 4, "{}", output.text());
+    assert!(lines[1].starts_with("a:9187  unit api") && lines[1].contains("leaking"));
+    assert!(lines[2].starts_with("b:9187  unit api") && lines[2].contains("stable"));
+    assert_eq!(
+        lines[3],
+        "It grows only on a:9187, and not on 1 other: suspect that machine, its load or its version."
+    );
+    let calm = StubFleet {
+        verdicts: &[("a:9187", "1"), ("b:9187", "1")],
+        ..two
+    };
+    let output = service(&calm, "api");
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(
+        output.text().ends_with("\nIt grows on none of 2 hosts.\n"),
+        "{}",
+        output.text()
+    );
+    let missing = service(&calm, "no-such");
+    assert_eq!((missing.code, missing.text()), (3, ""));
+    let expected = "no host reports a service \"no-such\"";
+    assert!(missing.stderr.contains(expected), "{}", missing.stderr);
 }

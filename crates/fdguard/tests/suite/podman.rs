@@ -5,11 +5,12 @@ use testkit::PodmanContainer;
 
 use super::run;
 use super::serve::ServeProcess;
+use super::serve_series::assert_one_series;
 
 #[test]
 fn a_podman_container_is_selected_by_name_and_served() {
     let name = format!("fdguard-podman-{}", std::process::id());
-    let container = match PodmanContainer::start(&name) {
+    let mut container = match PodmanContainer::start(&name) {
         Ok(container) => container,
         Err(why) => return testkit::skip(&why),
     };
@@ -37,4 +38,24 @@ fn a_podman_container_is_selected_by_name_and_served() {
     assert_eq!(service["kind"], "container");
     assert_eq!(service["processes"], 1);
     assert_eq!(service["workload"]["container"]["id"], container.id());
+    // A new process is asked for its service twice.
+    let ticks = || served.overview()["own"]["ticks"].as_u64().unwrap();
+    let before = ticks();
+    testkit::wait_until("its second scan", || ticks() >= before + 3);
+    // Another container under the same name continues its series.
+    let id = container.id().to_owned();
+    container.replace().unwrap();
+    assert_ne!(container.id(), id);
+    let (next, all) = testkit::wait_for("the next container", || {
+        let overview = served.overview();
+        let all = overview["services"].as_array()?;
+        let own = |one: &&Value| one["name"].as_str().is_some_and(|it| it.contains(&name));
+        let all: Vec<Value> = all.iter().filter(own).cloned().collect();
+        let is_it = |one: &&Value| one["workload"]["container"]["id"] == container.id();
+        let next = all.iter().find(is_it)?.clone();
+        Some((next, all.len()))
+    });
+    assert_eq!((next["name"].as_str(), all), (Some(&*name), 1), "{next}");
+    assert_eq!(next["restarts"], 1, "{next}");
+    assert_one_series(served, &name, "container");
 }

@@ -76,7 +76,7 @@ impl ServeProcess {
         }
     }
 
-    fn get(&self, path: &str) -> (u16, Vec<u8>) {
+    pub(super) fn get(&self, path: &str) -> (u16, Vec<u8>) {
         self.get_with(path, "")
     }
 

@@ -76,22 +76,28 @@ fn a_container_selects_its_processes_for_snap_and_watch() {
     victim.finish();
 }
 
-#[test]
-fn a_pod_selects_its_processes_for_snap_and_watch() {
+/// A victim in a pod of kubelet, and a command that sees the pod's name: `shop/cart-0`.
+fn pod_with_victim() -> Option<(Victim, TestCgroup, impl Fn(&[&str]) -> CommandOutput)> {
     let uid = format!("{:08x}-90ab-cdef-1234-567890abcdef", std::process::id());
     let path = format!("kubepods/burstable/pod{uid}/{}", id());
-    let Some((victim, _group)) = victim_in(&path) else {
-        return;
-    };
+    let (victim, group) = victim_in(&path)?;
     // Kubelet's directory of logs has the name; it is seen by this command only.
     let script = format!(
         "mount -t tmpfs tmpfs /var/log && mkdir -p /var/log/pods/shop_cart-0_{uid} && exec \"$@\""
     );
-    let within = |args: &[&str]| {
+    let within = move |args: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", &script, "sh"]);
         command.arg(fdguard().get_program()).args(args);
         CommandOutput::of(command.output().unwrap())
+    };
+    Some((victim, group, within))
+}
+
+#[test]
+fn a_pod_selects_its_processes_for_snap_and_watch() {
+    let Some((victim, _group, within)) = pod_with_victim() else {
+        return;
     };
     for command in [&SNAP[..], &WATCH] {
         let output = within(&[command, &["--pod", "shop/cart-0"]].concat());
@@ -99,6 +105,62 @@ fn a_pod_selects_its_processes_for_snap_and_watch() {
     }
     let other = within(&["snap", "--json", "--pod", "shop/cart-1"]);
     assert_eq!((other.code, other.text()), (3, ""));
+    victim.finish();
+}
+
+#[test]
+fn a_pod_selects_its_processes_for_top_and_trace() {
+    let Some((victim, _group, within)) = pod_with_victim() else {
+        return;
+    };
+    let pod = ["--pod", "shop/cart-0"];
+    let document = within(&[&["top", "--json"], &pod[..]].concat()).json();
+    let pids = document["processes"].as_array().unwrap().iter();
+    let pids: Vec<&Value> = pids.map(|row| &row["pid"]).collect();
+    assert_eq!(pids, [&Value::from(victim.pid())]);
+    let traced = within(&[&["trace", "--for", "300ms", "--json"], &pod[..]].concat());
+    assert!(matches!(traced.code, 0 | 1), "{}", traced.stderr);
+    let traced: Value = serde_json::from_str(traced.text()).unwrap();
+    assert_eq!(traced["processes"][0]["pid"], victim.pid(), "{traced}");
+    for command in [&["top", "--once"][..], &["trace", "--for", "300ms"]] {
+        let other = within(&[command, &["--pod", "shop/cart-1"]].concat());
+        assert_eq!((other.code, other.text()), (3, ""), "{command:?}");
+    }
+    victim.finish();
+}
+
+#[test]
+fn a_unit_and_a_container_select_the_process_for_doctor() {
+    for name in ["unit", "container"] {
+        let unit = format!("fdguard-doctor-{}.service", std::process::id());
+        let (path, select) = match name {
+            "unit" => (format!("system.slice/{unit}"), unit),
+            _ => (format!("docker/{}", id()), id()),
+        };
+        let Some((victim, _group)) = victim_in(&path) else {
+            return;
+        };
+        let option = format!("--{name}");
+        let output = run(["doctor", "--for", "300ms", "--json", &option, &select]);
+        assert_eq!(only_process(&output), victim.pid(), "{name}");
+        victim.finish();
+    }
+}
+
+#[test]
+fn the_text_of_a_watch_names_the_workload() {
+    let Some((unit, victim, _group)) = unit_with_victim("label") else {
+        return;
+    };
+    let watch = [
+        "watch", "--for", "300ms", "--every", "50ms", "--unit", &unit,
+    ];
+    let output = run(watch);
+    let expected = format!("leaker (pid {}, {unit})", victim.pid());
+    assert!(output.text().contains(&expected), "{}", output.text());
+    let pid = victim.pid().to_string();
+    let by_pid = run([&watch[..5], &[&pid]].concat());
+    assert!(by_pid.text().contains(&expected), "{}", by_pid.text());
     victim.finish();
 }
 

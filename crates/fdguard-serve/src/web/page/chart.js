@@ -6,7 +6,17 @@ const COLOURS = ["#2f7ed8", "#d9730d", "#2e9d57", "#a855c8", "#c43b4d", "#0d9aa3
 const token = (name) =>
   getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Draws a vertical line for each mark: [seconds, colour, dash]. */
+/** The dashes of a limit that applies to every program, and of others. */
+const DASHES = { soft: [6, 4], hard: [2, 3], select: [10, 5] };
+
+/** "2 restarts, 1 finding": in words what a chart shows to the eye. */
+function markWords(marks) {
+  const counts = new Map();
+  for (const [, name] of marks) counts.set(name, (counts.get(name) || 0) + 1);
+  return [...counts].map(([name, count]) => count + " " + name + (count === 1 ? "" : "s")).join(", ");
+}
+
+/** Draws a vertical line for each mark: [seconds, name, colour, dash]. */
 function marks(find) {
   return (plot) => {
     const { ctx, bbox } = plot;
@@ -14,7 +24,7 @@ function marks(find) {
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
-    for (const [seconds, colour, dash] of find()) {
+    for (const [seconds, , colour, dash] of find()) {
       const x = plot.valToPos(seconds, "x", true);
       ctx.strokeStyle = colour;
       ctx.lineWidth = 2;
@@ -35,13 +45,13 @@ export function chart(label, choose) {
   let names = "";
   let current = { marks: [], series: [] };
 
-  /** The limit belongs to the chart if it is near, or if that was asked for. */
-  function range(low, high) {
-    const top = (isLimit) => Math.max(1, ...current.series.filter((one) => one.isLimit === isLimit)
-      .flatMap((one) => one.values).filter((value) => value != null));
-    const counts = top(undefined);
-    const isWhole = current.isWhole || top(true) <= 2 * counts;
-    return [Math.min(0, low ?? 0), 1.05 * (isWhole ? Math.max(1, high ?? 1) : counts)];
+  /** A limit belongs to the chart if it is near, or if that was asked for. */
+  function top() {
+    const largest = (one) => one.values.reduce((most, value) => Math.max(most, value ?? 0), 1);
+    const counts = Math.max(1, ...current.series.filter((one) => !one.limit).map(largest));
+    const limits = current.series.filter((one) => one.limit).map(largest)
+      .filter((limit) => current.isWhole || limit <= 2 * counts);
+    return Math.max(counts, ...limits);
   }
 
   function build(series, data) {
@@ -50,11 +60,12 @@ export function chart(label, choose) {
       ticks: { stroke: token("--line") } };
     plot = new uPlot({
       width: Math.max(280, element.clientWidth || 600), height: 230,
-      scales: { y: { range: (_, low, high) => range(low, high) } },
+      scales: { y: { range: () => [0, 1.05 * top()] } },
       axes: [axis, { ...axis, size: 60 }],
       series: [{}, ...series.map((one, at) => ({
-        label: one.name, stroke: one.isLimit ? token("--bad") : COLOURS[at % COLOURS.length],
-        dash: one.isLimit ? [6, 4] : [], width: 2, spanGaps: false, points: { show: !one.isLimit && data[0].length < 60 },
+        label: one.name, stroke: one.limit ? token("--bad") : COLOURS[at % COLOURS.length],
+        dash: DASHES[one.limit] || [], width: 2, spanGaps: false,
+        points: { show: !one.limit && data[0].length < 60 },
       }))],
       hooks: {
         draw: [marks(() => current.marks)],
@@ -71,7 +82,8 @@ export function chart(label, choose) {
 
   return {
     element,
-    /** `series`: [{name, values, isLimit}]; `lines`: marks. */
+    /** `series`: [{name, values, limit}], where `limit` is soft, hard or select, or absent;
+     * `lines`: marks. */
     set(times, series, lines, isWhole = false) {
       current = { times, series, marks: lines, isWhole };
       const data = [times, ...series.map((one) => one.values)];
@@ -79,6 +91,9 @@ export function chart(label, choose) {
       if (plot && wanted === names) plot.setData(data);
       else build(series, data);
       names = wanted;
+      const shown = lines.filter(([at]) => at >= times[0] && at <= times[times.length - 1]);
+      element.setAttribute("aria-label", [label + ", up to " + top(), markWords(shown)]
+        .filter(Boolean).join("; "));
     },
     restyle() {
       if (!plot) return;

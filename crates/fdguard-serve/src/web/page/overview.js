@@ -28,6 +28,7 @@ const PROCESSES = [
   ["Pid", "n", (one) => text(String(one.pid))],
   ["Service", "dim wide", (one) => text(one.service.name)],
   ["Open", "n", (one) => text(known(one.count))],
+  ["Growth", "n wide", (one) => text(known(one.growth_per_second, perMinute))],
   ["Limit", "n wide", (one) => text(known(one.limits.soft))],
   ["Verdict", "", (one) => text(one.verdict, one.verdict)],
   ["Time left", "n", (one) => text(duration(timeLeft(one.seconds_to_limit)))],
@@ -36,7 +37,10 @@ const PROCESSES = [
 function sortProcesses(list, sort) {
   const least = (one) => timeLeft(one.seconds_to_limit) ?? Infinity;
   const order = ["unknown", "stable", "bounded", "growing", "leaking"];
+  const used = (one) => (one.limits.soft ? (one.count ?? 0) / one.limits.soft : 0);
   const by = {
+    "growth": (a, b) => (b.growth_per_second ?? 0) - (a.growth_per_second ?? 0),
+    "usage": (a, b) => used(b) - used(a),
     "count": (a, b) => (b.count ?? -1) - (a.count ?? -1),
     "verdict": (a, b) => order.indexOf(b.verdict) - order.indexOf(a.verdict),
     "name": (a, b) => words(a.comm).localeCompare(words(b.comm)),
@@ -71,9 +75,7 @@ export function overviewView() {
         words(one.comm).toLowerCase().includes(wanted));
       return [sortProcesses(watched, choice.sort), watched.length];
     }
-    // Processes have no growth of their own.
-    const sort = choice.sort === "growth" ? "time-left" : choice.sort;
-    const query = new URLSearchParams({ sort, q: choice.q });
+    const query = new URLSearchParams({ sort: choice.sort, q: choice.q });
     const found = await load("api/v1/processes?" + query);
     return [found.processes, found.matched];
   }

@@ -29,11 +29,27 @@ const tally = (sample, name) => {
 
 function eventMarks(events) {
   const style = (one) => {
-    if (one.event === "restarted") return [one.deploy ? "#a855c8" : "#7a8594", [4, 3]];
-    if (one.event === "opened") return ["#c43b4d", [1, 2]];
+    if (one.event === "restarted" && one.deploy) return ["deploy", "#a855c8", [4, 3]];
+    if (one.event === "restarted") return ["restart", "#7a8594", [4, 3]];
+    if (one.event === "opened") return ["finding", "#c43b4d", [1, 2]];
     return null;
   };
   return events.filter(style).map((one) => [seconds(one.at), ...style(one)]);
+}
+
+/** The limits as lines. The history keeps the soft one; the others are those of now, where they
+ * differ from it. A hard limit far above is not drawn: it would leave nothing of the rest. */
+function limitLines(samples, now) {
+  const soft = samples.map((one) => one.limit);
+  const lines = [{ name: "soft limit", values: soft, limit: "soft" }];
+  const line = (name, value, limit) => lines.push({ name, values: soft.map(() => value), limit });
+  if (!now) return lines;
+  const most = Math.max(now.limit ?? 0, ...samples.map((one) => one.open_fds ?? 0));
+  if (now.hard_limit != null && now.hard_limit !== now.limit && now.hard_limit <= 2 * most)
+    line("hard limit (now)", now.hard_limit, "hard");
+  if (now.select_limit != null && now.select_limit !== now.limit)
+    line("select() limit, if it is called", now.select_limit, "select");
+  return lines;
 }
 
 /** Two sliders over the kept samples, and what differs between them: counts and classes at once,
@@ -113,7 +129,7 @@ function eventTable(events) {
 
 export function serviceView(kind, name) {
   const moments = momentPanel(kind, name);
-  const counts = chart("Descriptors and limit over time", moments.choose);
+  const counts = chart("Descriptors and limits over time", moments.choose);
   const classes = chart("Descriptors by class over time", moments.choose);
   const [head, onset, findings, events, flames] = [0, 1, 2, 3, 4].map(() => el("div"));
   const snapshots = snapshotPanel();
@@ -126,7 +142,7 @@ export function serviceView(kind, name) {
     el("section", {}, el("h2", {}, "Descriptors"), counts.element),
     el("section", {}, el("h2", {}, "Classes"), classes.element));
   const legend = el("p", { class: "dim" },
-    "Dashed red: limit. Vertical lines: restart (grey), deploy (purple), finding (red dots). ",
+    "Dashed red: limits. Vertical lines: restart (grey), deploy (purple), finding (red dots). ",
     "Click a chart to set moment A, with Shift for moment B.");
   const element = el("div", {}, el("h2", { class: "name", id: "service-name" }, kind + " " + name), head,
     el("div", { class: "tools" }, el("label", {}, "Range ", range),
@@ -143,7 +159,7 @@ export function serviceView(kind, name) {
       [el("h2", {}, "Open descriptors by call path, finding " + one.finding), flameGraph(one.folded)]));
   }
 
-  function showHistory(history, why) {
+  function showHistory(history, why, now) {
     const samples = history ? history.samples : [];
     charts.hidden = legend.hidden = samples.length === 0;
     onset.replaceChildren(history && history.onset ? el("p", {}, history.onset.text) : "",
@@ -155,7 +171,7 @@ export function serviceView(kind, name) {
     const times = samples.map((one) => seconds(one.at));
     const lines = eventMarks(history.events);
     counts.set(times, [{ name: "descriptors", values: samples.map((one) => one.open_fds) },
-      { name: "limit", values: samples.map((one) => one.limit), isLimit: true }], lines, choice.isWhole);
+      ...limitLines(samples, now)], lines, choice.isWhole);
     const names = classNames(samples).slice(0, MOST_CLASSES);
     classes.element.parentElement.hidden = names.length === 0;
     if (names.length) classes.set(times, names.map((name) =>
@@ -170,13 +186,13 @@ export function serviceView(kind, name) {
     const now = one.now;
     head.replaceChildren(now ? facts([
       ["verdict", now.verdict, now.verdict], ["descriptors", known(now.open_fds)],
-      ["limit", known(now.limit)], ["used", known(now.usage_ratio, percent)],
+      ["soft limit", known(now.limit)], ["hard limit", known(now.hard_limit)], ["used", known(now.usage_ratio, percent)],
       ["growth", known(now.growth_per_second, perMinute)],
       ...now.seconds_to_limit.map((it) => ["to " + it.limit, duration(it.seconds)]),
       ["processes", String(now.processes)], ["restarts", String(now.restarts)],
       ["since", moment(now.since)],
     ]) : el("p", {}, "It has no process now."));
-    showHistory(one.history, one.history_error);
+    showHistory(one.history, one.history_error, now);
     findings.replaceChildren(...(one.findings.length
       ? one.findings.slice().reverse().map((record) => findingBlock(record))
       : [el("p", { class: "dim" }, "None.")]));
