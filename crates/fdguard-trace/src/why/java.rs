@@ -100,21 +100,13 @@ impl ExpectedStop {
 
 impl std::fmt::Display for ExpectedStop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-<<<<<<< HEAD
-        let (heap, objects) = (size(as_f64(self.heap)), self.objects.div_ceil(1000));
         let stop = short_duration(self.stop.as_secs_f64());
-        write!(
-            f,
-            "{heap} of heap are in use, at most {objects},000 objects or so; a walk stops the \
-             program for up to {stop}"
-=======
-        let (heap, stop) = (size(as_f64(self.heap)), self.stop.as_secs_f64());
         let objects = thousands(self.objects.div_ceil(1000));
         write!(
             f,
-            "{heap} of heap are in use, at most {objects} objects or so; a walk stops the program \
-             for up to {stop:.1} s"
->>>>>>> ceaf49f67bd58912af52f4df88fe99ef66d46bf8
+            "{} of heap are in use, at most {objects} objects or so; a walk stops the program for \
+             up to {stop}",
+            size(as_f64(self.heap))
         )
     }
 }
