@@ -204,12 +204,8 @@ impl Memory {
                 if let Some(life) = current(*fd).filter(|_| errno.is_none()) {
                     self.note_use(event.stack, life, standing);
                 }
-                let slot = ledger.slot(event.process, *fd);
-                let past = slot.and_then(|slot| slot.past().next());
-                let is_missed = *errno == Some(Errno::Ebadf) && current(*fd).is_none();
-                if let Some(past) = past.filter(|_| is_missed) {
-                    make_room(&mut self.missed);
-                    self.missed.insert(by, (*fd, past.life.generation));
+                if *errno == Some(Errno::Ebadf) {
+                    self.note_missed(by, *fd, ledger.slot(event.process, *fd));
                 }
             }
             What::Close { fd, errno, .. } => self.close(event, current(*fd), *fd, *errno),
@@ -256,6 +252,14 @@ impl Memory {
             UseStanding::Proper => note(&mut self.uses, line, life),
             UseStanding::Orphan => note(&mut self.orphan_uses, line, life),
             UseStanding::Stale => {}
+        }
+    }
+
+    fn note_missed(&mut self, by: (TraceKey, Tid), fd: Fd, slot: Option<&FdSlot>) {
+        let free = slot.filter(|slot| slot.current().is_none());
+        if let Some(past) = free.and_then(|slot| slot.past().next()) {
+            make_room(&mut self.missed);
+            self.missed.insert(by, (fd, past.life.generation));
         }
     }
 
