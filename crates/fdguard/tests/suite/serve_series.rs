@@ -68,8 +68,8 @@ fn restart_under(served: ServeProcess, groups: [&TestCgroup; 2], name: &str, kin
         // At most one sample in a time: the first of a new process may come a tick later.
         testkit::wait_until("its sample in the series", || {
             let document: Value = serde_json::from_slice(&served.get(&path).1).unwrap();
-            let samples = document["history"]["samples"].as_array().unwrap();
-            samples.iter().any(|one| one["open_fds"] == count)
+            let samples = document["history"]["samples"].as_array();
+            samples.is_some_and(|all| all.iter().any(|one| one["open_fds"] == count))
         });
         victim.finish();
     }
