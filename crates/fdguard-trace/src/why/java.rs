@@ -323,7 +323,7 @@ mod tests {
         );
         let large = text(64 << 20);
         assert!(large.contains("at most 2,397,000 objects"), "{large}");
-        assert!(large.ends_with("up to 10 s"), "{large}");
+        assert!(large.ends_with("up to 11 s"), "{large}");
         let huge = text(64 << 30);
         assert!(huge.contains("at most 2,454,268,000 objects"), "{huge}");
     }
