@@ -276,7 +276,10 @@ impl Roster {
                 last => {
                     let old = last.replace(Generation { eldest, scans: 1 });
                     let is_command = service.key.kind == ServiceKind::Command;
-                    let Some(old) = old else { continue };
+                    // A process that only left it for a scan did not restart it.
+                    let Some(old) = old.filter(|old| old.eldest != eldest) else {
+                        continue;
+                    };
                     service.since = at;
                     if is_command && old.scans < RAN {
                         continue;

@@ -129,6 +129,20 @@ fn a_process_on_its_way_to_its_unit_restarts_that_unit() {
 }
 
 #[test]
+fn a_process_that_only_left_its_unit_for_a_scan_restarts_it_once() {
+    let mut story = Story::default();
+    for _ in 0..3 {
+        story.scan(&[(1, "unit-web")]);
+    }
+    story.scan(&[(7, "unit-web")]);
+    assert_eq!(story.restarts("web"), 1);
+    // As when the name of its container cannot be read for a moment.
+    story.scan(&[(7, "runc")]);
+    story.scan(&[(7, "unit-web")]);
+    assert_eq!(story.restarts("web"), 1);
+}
+
+#[test]
 fn a_command_that_is_typed_again_and_again_is_not_restarted() {
     let mut story = Story::default();
     for pid in 1..20 {

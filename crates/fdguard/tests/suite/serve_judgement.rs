@@ -67,26 +67,3 @@ fn serve_and_watch_agree_on_a_leak_and_its_class() {
     assert_same_judgement(&overview, pid, &watch);
     victim.finish();
 }
-
-#[test]
-fn serve_and_watch_agree_on_a_level_process_near_its_limit() {
-    let dir = tempfile::tempdir().unwrap();
-    let served = ServeProcess::start();
-    let mut victim = start(dir.path(), 60);
-    victim.tell("50 file");
-    let pid = victim.pid();
-    let mut watching = Watching::over(&victim, &["--json", "--samples"]);
-    let overview = testkit::wait_for("a verdict", || {
-        watching.line();
-        // What is level is judged again once a minute, and what changes at once.
-        victim.tell("1 file");
-        victim.tell("-1");
-        let overview = served.overview();
-        let is_stable = watched(&overview, pid)?["verdict"] == "stable";
-        (is_stable && !found_by_serve(&overview, pid).is_empty()).then_some(overview)
-    });
-    let watch = diagnosis(&watching.stop());
-    assert_eq!(watch["verdict"], "stable", "{watch}");
-    assert_same_judgement(&overview, pid, &watch);
-    victim.finish();
-}
