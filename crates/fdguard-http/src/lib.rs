@@ -1,9 +1,9 @@
 //! The parts that every HTTP server of fdguard shares: who may connect, how long a connection may
 //! take, and how a request is refused.
 //!
-//! A server accepts from a [`ListeningSocket`], gives each connection a [`ConnectionPlace`] and a
-//! [`Pace`], and checks each request against its [`AccessRules`] before it looks at anything else.
-//! Decision 133 says why this is a crate.
+//! A server accepts from a [`ListeningSocket`], gives each connection a [`ConnectionPlace`] and
+//! [`ConnectionRules`], and checks each request against its [`AccessRules`] before it looks at
+//! anything else. Decision 133 says why this is a crate.
 
 mod connection;
 pub mod guard;
