@@ -1,11 +1,12 @@
 //! `fdguard fleet` for cron and CI: what it exits with, over a server that answers as Prometheus
 //! does, or as Mimir.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
 
+use super::serve_options::read_request;
 use super::{CommandOutput, run};
 
 /// What the server knows.
@@ -42,7 +43,8 @@ impl StubFleet {
     }
 
     fn answer(&self, mut stream: TcpStream) {
-        let (head, query) = request_of(&stream);
+        let (head, query) = read_request(&stream);
+        let query = String::from_utf8(query).unwrap();
         let is_meant = head.starts_with("post /prometheus/api/v1/query http/1.1\r\n");
         if self.is_mimir && !(is_meant && head.contains("x-scope-orgid: shop\r\n")) {
             let body = "no org id\n";
@@ -98,27 +100,6 @@ impl StubFleet {
             Vec::new()
         }
     }
-}
-
-/// The head of a request in lower case, and its body.
-fn request_of(stream: &TcpStream) -> (String, String) {
-    let mut reader = BufReader::new(stream);
-    let mut head = String::new();
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
-            break;
-        }
-        line.make_ascii_lowercase();
-        if let Some(value) = line.strip_prefix("content-length: ") {
-            length = value.trim().parse().unwrap();
-        }
-        head.push_str(&line);
-    }
-    let mut body = vec![0; length];
-    drop(reader.read_exact(&mut body));
-    (head, String::from_utf8(body).unwrap())
 }
 
 fn check(fleet: &StubFleet, more: &[&str]) -> CommandOutput {

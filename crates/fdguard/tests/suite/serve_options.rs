@@ -290,7 +290,8 @@ fn receiver() -> (String, Receiver<(String, Vec<u8>)>) {
     (url, requests)
 }
 
-fn read_request(stream: &TcpStream) -> (String, Vec<u8>) {
+/// The head of a request in lower case, and its body.
+pub(super) fn read_request(stream: &TcpStream) -> (String, Vec<u8>) {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     let mut length = 0;
