@@ -79,9 +79,11 @@ fn failed(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
     let closer = first.named_closer()?;
     let is_latest = first.life.generation == last.life.generation;
     let line = context.event.stack.filter(|_| is_latest);
-    // Who used it before closing it believed that it was still open: the close before was wrong.
+    // A thread that used it between its two closes believed that it was still open: the first one
+    // was wrong. Of two threads, their descriptors show who is at fault.
     let generation = first.life.generation;
-    let is_owner = context.memory.has_missed((process, thread), fd, generation);
+    let has_missed = context.memory.has_missed((process, thread), fd, generation);
+    let is_owner = closer.thread == thread && has_missed;
     let message = format!(
         "thread {thread} closed fd {fd} again (EBADF): thread {} had already closed that {}",
         closer.thread,

@@ -110,6 +110,23 @@ fn r40_an_owner_that_used_it_before_it_closed_it_is_not_the_closer_at_fault() {
 }
 
 #[test]
+fn r40_another_thread_that_goes_on_after_a_proper_close_stays_at_fault() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.call(2, "serve", 7, FdCall::Recv);
+        t.close(2, "serve", 7);
+        t.fail(3, "reap", 7, FdCall::Write, EBADF);
+        t.bad_close(3, "reap", 7);
+    });
+    let lines = ["connect", "reap", "serve", "-"];
+    assert!(
+        told(&trace).contains(&row("double-close", lines)),
+        "{:?}",
+        told(&trace)
+    );
+}
+
+#[test]
 fn paths_that_differ_in_what_is_not_shown_are_one_hazard() {
     let trace = traced(|t| {
         for path in ["write#interpreted", "write#specialized", "write#compiled"] {
